@@ -82,10 +82,8 @@ def claim(
     if bounded:
         low, high = -np.inf if above is None else above, np.inf if below is None else below
         holds = (got > low) & (got < high)
-        asserted = " ".join(
-            [_("above {bound}").format(bound=_number(above))] * (above is not None)
-            + [_("below {bound}").format(bound=_number(below))] * (below is not None)
-        )
+        bounds = ((_("above {bound}"), above), (_("below {bound}"), below))
+        asserted = " ".join(text.format(bound=_number(bound)) for text, bound in bounds if bound is not None)
     else:
         want = _array(expected)
         if want.shape not in ((), got.shape):

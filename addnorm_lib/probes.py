@@ -138,11 +138,11 @@ def branch_shares(branches: Sequence[Branch], x: Tensor) -> Tensor:
     return torch.stack([(after - before).var() / after.var() for before, after in itertools.pairwise(states)])
 
 
-def reconstruction_r2(features: Tensor, inputs: Tensor, *, train_fraction: float = 0.7) -> float:
-    """Return how much of `inputs` (N, D) a linear map can read back from `features` (N, K): R² on held-out rows.
+def read_back(features: Tensor, inputs: Tensor, *, train_fraction: float = 0.7) -> Tensor:
+    """Return what a linear read-out recovers of `inputs` (N, D) from `features` (N, K), for every row (N, D).
 
-    Ridge regression with the penalty chosen by cross-validation on the first `train_fraction` of the rows; R² is 1 −
-    (squared error / variance), over all features at once. 1: everything is still there; 0: no better than the mean.
+    Ridge regression, fitted to the first `train_fraction` of the rows, with the penalty chosen by cross-validation.
+    Raises ValueError when the numbers of rows differ.
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.preprocessing import StandardScaler
@@ -153,8 +153,19 @@ def reconstruction_r2(features: Tensor, inputs: Tensor, *, train_fraction: float
     split = int(train_fraction * len(x))
     scaler = StandardScaler().fit(x[:split])
     model = RidgeCV(alphas=np.logspace(-6, 4, 11)).fit(scaler.transform(x[:split]), y[:split])
-    error = ((model.predict(scaler.transform(x[split:])) - y[split:]) ** 2).sum()
-    return float(1 - error / ((y[split:] - y[:split].mean(axis=0)) ** 2).sum())
+    return torch.from_numpy(model.predict(scaler.transform(x)))
+
+
+def reconstruction_r2(features: Tensor, inputs: Tensor, *, train_fraction: float = 0.7) -> float:
+    """Return R² of `read_back` on the rows that it was not fitted to, over all of the inputs' features at once.
+
+    1: everything is still there; 0: no better than the mean.
+    """
+    recovered = read_back(features, inputs, train_fraction=train_fraction)
+    split = int(train_fraction * len(inputs))
+    held_out = inputs[split:].double()
+    error = (recovered[split:] - held_out).square().sum()
+    return float(1 - error / (held_out - held_out.mean(dim=0)).square().sum())
 
 
 def shortest_gradient_path(output: Tensor, leaf: Tensor) -> int | None:

@@ -25,6 +25,7 @@ def clean_environment() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="addnorm-") as folder:
         yield kept | {
             "ADDNORM_LANG": "en",
+            "TQDM_DISABLE": "1",  # progress bars are for live readers: no stored output could match them
             "IPYTHONDIR": folder,
             "JUPYTER_CONFIG_DIR": folder,
             "JUPYTER_DATA_DIR": folder,

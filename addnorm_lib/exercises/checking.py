@@ -139,9 +139,9 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         argument = list(inspect.signature(exercise.solve).parameters)[got[changed].changed[0]]
         return Verdict(
             "wrong",
-            _("the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?").format(
-                argument=argument
-            ),
+            _(
+                "the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?"
+            ).format(argument=argument),
         )
 
     example = _example(exercise, cases[first], want[first], got[first])

@@ -48,7 +48,7 @@ def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
         if torch.allclose(got.detach().double(), want.detach().double(), rtol=rtol, atol=atol, equal_nan=True):
             return None
         return _("the numbers differ")
-    if isinstance(want, bool) or isinstance(want, str):
+    if isinstance(want, (bool, str)):
         return None if type(got) is type(want) and got == want else _("{want} wanted").format(want=_kind(want))
     if isinstance(want, (int, float)):
         if isinstance(got, torch.Tensor) and got.numel() == 1:
@@ -68,6 +68,8 @@ def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
         return next((d for pair in zip(got, want, strict=True) if (d := difference(*pair, rtol, atol))), None)
     if isinstance(want, dict):
         if not isinstance(got, dict) or got.keys() != want.keys():
-            return _("a dict with the keys {keys} wanted, got {got}").format(keys=", ".join(map(str, want)), got=show(got))
+            return _("a dict with the keys {keys} wanted, got {got}").format(
+                keys=", ".join(map(str, want)), got=show(got)
+            )
         return next((d for key in want if (d := difference(got[key], want[key], rtol, atol))), None)
     return None if got == want else _("the values differ")

@@ -150,125 +150,6 @@ PROJECTION = Exercise(
 # 1.3 ------------------------------------------------------------------------------------------------------------------
 
 
-def block_jacobian(branch, x):
-    """Return the Jacobian ∂y/∂x (D, D) of y = x + F(x) at the vector x (D,); `branch` is F."""
-    jacobian = torch.func.jacrev(branch)(x)
-    return torch.eye(len(x), dtype=x.dtype) + jacobian
-
-
-def _jacobian(branch, x):
-    return torch.func.jacrev(branch)(x)
-
-
-def _jacobian_cases():
-    weight = torch.tensor([[1.0, 2.0], [0.0, -1.0]], dtype=torch.float64)
-    linear = Shown(lambda z: weight @ z, "z ↦ [[1, 2], [0, −1]] z")
-    mixing = Shown(lambda z: torch.sin(z) * z.roll(1), "z ↦ sin(z)·roll(z)")
-    return [
-        (linear, torch.tensor([1.0, 2.0], dtype=torch.float64)),
-        (square, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)),
-        (mixing, _normal(4)),
-    ]
-
-
-JACOBIAN = Exercise(
-    id="1.3",
-    title=N_("the Jacobian of a block"),
-    claims=("B6",),
-    solve=block_jacobian,
-    cases=_jacobian_cases,
-    misconceptions=(
-        Misconception(
-            "the branch's Jacobian", _jacobian, N_("Is this the Jacobian of F alone? y also depends on x directly.")
-        ),
-        Misconception(
-            "one instead of the identity",
-            lambda branch, x: 1 + _jacobian(branch, x),
-            N_("Is 1 added to every entry? ∂x/∂x is the identity matrix: ones on the diagonal, zeros elsewhere."),
-        ),
-        Misconception(
-            "transposed",
-            lambda branch, x: torch.eye(len(x), dtype=x.dtype) + _jacobian(branch, x).T,
-            N_("Is it transposed? Row i, column j holds ∂y_i/∂x_j."),
-        ),
-        Misconception(
-            "minus",
-            lambda branch, x: torch.eye(len(x), dtype=x.dtype) - _jacobian(branch, x),
-            N_("Is the sign right? The branch is added."),
-        ),
-        Misconception(
-            "gradient of the sum",
-            lambda branch, x: torch.func.grad(lambda z: (z + branch(z)).sum())(x),
-            N_("Is this the gradient of the outputs' sum? That is one vector; the Jacobian has a row for each output."),
-        ),
-    ),
-    hints=(
-        N_("Differentiate the two roads apart: what is ∂x/∂x?"),
-        N_("torch.func.jacrev(branch)(x) is the Jacobian of F; torch.eye(D, dtype=x.dtype) is the identity."),
-    ),
-)
-
-
-# 1.4 ------------------------------------------------------------------------------------------------------------------
-
-
-def path_shares(n_blocks, gain):
-    """Return a list: the share of the gradient's energy that paths through exactly k branches carry, k = 0 … n_blocks.
-
-    A path takes each block's branch or its shortcut. `gain` is s: each branch on a path multiplies the energy by s².
-    """
-    energies = [math.comb(n_blocks, k) * gain ** (2 * k) for k in range(n_blocks + 1)]
-    return [energy / sum(energies) for energy in energies]
-
-
-def _shares(weights):
-    return [weight / sum(weights) for weight in weights]
-
-
-PATHS = Exercise(
-    id="1.4",
-    title=N_("which paths carry the gradient"),
-    claims=("B13",),
-    solve=path_shares,
-    cases=lambda: [(2, 0.5), (3, 1.0), (24, 0.3), (10, 2.0)],
-    misconceptions=(
-        Misconception(
-            "counts alone",
-            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) for k in range(n_blocks + 1)]),
-            N_("Do all paths count the same? A path through k branches is damped by s² at each of them."),
-        ),
-        Misconception(
-            "one path of each length",
-            lambda n_blocks, gain: _shares([gain ** (2 * k) for k in range(n_blocks + 1)]),
-            N_("How many paths have length k? There are many ways to choose k blocks out of n_blocks."),
-        ),
-        Misconception(
-            "amplitude",
-            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) * gain**k for k in range(n_blocks + 1)]),
-            N_("Is that s to the power k? Energy is amplitude squared: s² for each branch."),
-        ),
-        Misconception(
-            "not normalised",
-            lambda n_blocks, gain: [math.comb(n_blocks, k) * gain ** (2 * k) for k in range(n_blocks + 1)],
-            N_("Do the shares sum to 1? Divide by the total energy, which is (1 + s²)^n_blocks."),
-        ),
-        Misconception(
-            "the empty path left out",
-            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) * gain ** (2 * k) for k in range(1, n_blocks + 1)]),
-            N_("Is k = 0 missing? The path that takes every shortcut is a path too, the most important one."),
-        ),
-    ),
-    hints=(
-        N_("In how many ways can a path pick k of the n_blocks branches? Python's math.comb counts them."),
-        N_("Paths of length k have energy comb(n_blocks, k) · s^(2k) together; divide by the sum over k."),
-    ),
-    rtol=1e-9,
-)
-
-
-# 1.5 ------------------------------------------------------------------------------------------------------------------
-
-
 def token_update(x, weight):
     """Return y = x + F(x) for x (B, T, D), where F(x) = tanh(x Wᵀ) at each token; `weight` is W (D, D)."""
     update = torch.tanh(x @ weight.T)
@@ -291,7 +172,7 @@ def _update_cases():
 
 
 BROADCAST = Exercise(
-    id="1.5",
+    id="1.3",
     title=N_("find the bug: a broadcast that passes silently"),
     claims=("A2",),
     solve=token_update,
@@ -331,7 +212,201 @@ BROADCAST = Exercise(
 )
 
 
+# 1.4 ------------------------------------------------------------------------------------------------------------------
+
+
+def block_jacobian(branch, x):
+    """Return the Jacobian ∂y/∂x (D, D) of y = x + F(x) at the vector x (D,); `branch` is F."""
+    jacobian = torch.func.jacrev(branch)(x)
+    return torch.eye(len(x), dtype=x.dtype) + jacobian
+
+
+def _jacobian(branch, x):
+    return torch.func.jacrev(branch)(x)
+
+
+def _jacobian_cases():
+    weight = torch.tensor([[1.0, 2.0], [0.0, -1.0]], dtype=torch.float64)
+    linear = Shown(lambda z: weight @ z, "z ↦ [[1, 2], [0, −1]] z")
+    mixing = Shown(lambda z: torch.sin(z) * z.roll(1), "z ↦ sin(z)·roll(z)")
+    return [
+        (linear, torch.tensor([1.0, 2.0], dtype=torch.float64)),
+        (square, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)),
+        (mixing, _normal(4)),
+    ]
+
+
+JACOBIAN = Exercise(
+    id="1.4",
+    title=N_("the Jacobian of a block"),
+    claims=("B6",),
+    solve=block_jacobian,
+    cases=_jacobian_cases,
+    misconceptions=(
+        Misconception(
+            "the branch's Jacobian", _jacobian, N_("Is this the Jacobian of F alone? y also depends on x directly.")
+        ),
+        Misconception(
+            "one instead of the identity",
+            lambda branch, x: 1 + _jacobian(branch, x),
+            N_("Is 1 added to every entry? ∂x/∂x is the identity matrix: ones on the diagonal, zeros elsewhere."),
+        ),
+        Misconception(
+            "transposed",
+            lambda branch, x: torch.eye(len(x), dtype=x.dtype) + _jacobian(branch, x).T,
+            N_("Is it transposed? Row i, column j holds ∂y_i/∂x_j."),
+        ),
+        Misconception(
+            "minus",
+            lambda branch, x: torch.eye(len(x), dtype=x.dtype) - _jacobian(branch, x),
+            N_("Is the sign right? The branch is added."),
+        ),
+        Misconception(
+            "gradient of the sum",
+            lambda branch, x: torch.func.grad(lambda z: (z + branch(z)).sum())(x),
+            N_("Is this the gradient of the outputs' sum? That is one vector; the Jacobian has a row for each output."),
+        ),
+    ),
+    hints=(
+        N_("Differentiate the two roads apart: what is ∂x/∂x?"),
+        N_("torch.func.jacrev(branch)(x) is the Jacobian of F; torch.eye(D, dtype=x.dtype) is the identity."),
+    ),
+)
+
+
+# 1.5 ------------------------------------------------------------------------------------------------------------------
+
+
+def identity_depth(branch, x, deviation):
+    """Return how many blocks like x + F(x) may be stacked before √((1 + s²)^L − 1) exceeds `deviation`.
+
+    An experiment: measure the gain s = ‖J‖_F / √D of `branch` at x (D,), then use the formula of section 1.3.
+    """
+    jacobian = torch.func.jacrev(branch)(x)
+    gain = jacobian.norm() / math.sqrt(len(x))
+    return math.floor(math.log(1 + deviation**2) / math.log(1 + float(gain) ** 2))
+
+
+def _depth_cases():
+    tenth = Shown(lambda z: z / 10, "z ↦ z/10")
+    first = Shown(lambda z: z[0] * torch.ones_like(z) / 3, "z ↦ (z₀/3, …, z₀/3)")
+    weight = 0.05 * _normal(16, 16, seed=3)
+    network = Shown(lambda z: weight @ torch.tanh(z), "z ↦ W tanh z")
+    ones = torch.ones(2, dtype=torch.float64)
+    return [(tenth, ones, 1.0), (first, ones, 0.9), (network, _normal(16), 0.5), (sine, _normal(8), 30.0)]
+
+
+def _depth_from(gain_of, depth_of=None):
+    def wrong(branch, x, deviation):
+        gain = float(gain_of(torch.func.jacrev(branch)(x)))
+        exact = math.log(1 + deviation**2) / math.log(1 + gain**2)
+        return depth_of(exact, gain, deviation) if depth_of else math.floor(exact)
+
+    return wrong
+
+
+def _root_mean_gain(jacobian):
+    return jacobian.norm() / math.sqrt(len(jacobian))
+
+
+DEPTH = Exercise(
+    id="1.5",
+    title=N_("measure a branch, and predict how deep ≈ I holds"),
+    claims=("B6",),
+    solve=identity_depth,
+    cases=_depth_cases,
+    misconceptions=(
+        Misconception(
+            "√D forgotten",
+            _depth_from(lambda jacobian: jacobian.norm()),
+            N_("Is ‖J‖_F divided by √D? The identity itself has ‖I‖_F = √D: s compares the two."),
+        ),
+        Misconception(
+            "spectral norm",
+            _depth_from(lambda jacobian: torch.linalg.matrix_norm(jacobian, ord=2)),
+            N_("Is this the largest singular value? s is the root mean square of them all, ‖J‖_F / √D."),
+        ),
+        Misconception(
+            "rounded up",
+            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.ceil(exact)),
+            N_("Is the depth rounded up? At that depth the deviation is past the limit already."),
+        ),
+        Misconception(
+            "linear",
+            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.floor(deviation / gain)),
+            N_("Do the deviations add up block by block? Independent ones add in squares, and they compound."),
+        ),
+        Misconception(
+            "first order",
+            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.floor(deviation**2 / gain**2)),
+            N_("Is √(L·s²) used? That is the first order only; (1 + s²)^L grows faster."),
+        ),
+    ),
+    hints=(
+        N_("torch.func.jacrev(branch)(x) gives J; s = J.norm() / √D."),
+        N_("Solve (1 + s²)^L − 1 = deviation² for L with logarithms, then round down."),
+    ),
+)
+
+
 # 1.6 ------------------------------------------------------------------------------------------------------------------
+
+
+def path_shares(n_blocks, gain):
+    """Return a list: the share of the gradient's energy that paths through exactly k branches carry, k = 0 … n_blocks.
+
+    A path takes each block's branch or its shortcut. `gain` is s: each branch on a path multiplies the energy by s².
+    """
+    energies = [math.comb(n_blocks, k) * gain ** (2 * k) for k in range(n_blocks + 1)]
+    return [energy / sum(energies) for energy in energies]
+
+
+def _shares(weights):
+    return [weight / sum(weights) for weight in weights]
+
+
+PATHS = Exercise(
+    id="1.6",
+    title=N_("which paths carry the gradient"),
+    claims=("B13",),
+    solve=path_shares,
+    cases=lambda: [(2, 0.5), (3, 1.0), (24, 0.3), (10, 2.0)],
+    misconceptions=(
+        Misconception(
+            "counts alone",
+            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) for k in range(n_blocks + 1)]),
+            N_("Do all paths count the same? A path through k branches is damped by s² at each of them."),
+        ),
+        Misconception(
+            "one path of each length",
+            lambda n_blocks, gain: _shares([gain ** (2 * k) for k in range(n_blocks + 1)]),
+            N_("How many paths have length k? There are many ways to choose k blocks out of n_blocks."),
+        ),
+        Misconception(
+            "amplitude",
+            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) * gain**k for k in range(n_blocks + 1)]),
+            N_("Is that s to the power k? Energy is amplitude squared: s² for each branch."),
+        ),
+        Misconception(
+            "not normalised",
+            lambda n_blocks, gain: [math.comb(n_blocks, k) * gain ** (2 * k) for k in range(n_blocks + 1)],
+            N_("Do the shares sum to 1? Divide by the total energy, which is (1 + s²)^n_blocks."),
+        ),
+        Misconception(
+            "the empty path left out",
+            lambda n_blocks, gain: _shares([math.comb(n_blocks, k) * gain ** (2 * k) for k in range(1, n_blocks + 1)]),
+            N_("Is k = 0 missing? The path that takes every shortcut is a path too, the most important one."),
+        ),
+    ),
+    hints=(
+        N_("In how many ways can a path pick k of the n_blocks branches? Python's math.comb counts them."),
+        N_("Paths of length k have energy comb(n_blocks, k) · s^(2k) together; divide by the sum over k."),
+    ),
+    rtol=1e-9,
+)
+
+
+# 1.7 ------------------------------------------------------------------------------------------------------------------
 
 
 def erase(x, direction):
@@ -352,7 +427,7 @@ def _erase_cases():
 
 
 ERASE = Exercise(
-    id="1.6",
+    id="1.7",
     title=N_("an F that erases a subspace"),
     claims=("B8",),
     solve=erase,
@@ -389,7 +464,7 @@ ERASE = Exercise(
 )
 
 
-# 1.7 ------------------------------------------------------------------------------------------------------------------
+# 1.8 ------------------------------------------------------------------------------------------------------------------
 
 
 def invert_block(y, branch, n_steps):
@@ -421,7 +496,7 @@ def _invert_with(step):
 
 
 INVERT = Exercise(
-    id="1.7",
+    id="1.8",
     title=N_("an F that can erase nothing"),
     claims=("B8", "B7"),
     solve=invert_block,
@@ -467,79 +542,4 @@ def _invert_from_zero(y, branch, n_steps):
     return x
 
 
-# 1.8 ------------------------------------------------------------------------------------------------------------------
-
-
-def identity_depth(branch, x, deviation):
-    """Return how many blocks like x + F(x) may be stacked before √((1 + s²)^L − 1) exceeds `deviation`.
-
-    An experiment: measure the gain s = ‖J‖_F / √D of `branch` at x (D,), then use the formula of section 3.
-    """
-    jacobian = torch.func.jacrev(branch)(x)
-    gain = jacobian.norm() / math.sqrt(len(x))
-    return math.floor(math.log(1 + deviation**2) / math.log(1 + float(gain) ** 2))
-
-
-def _depth_cases():
-    tenth = Shown(lambda z: z / 10, "z ↦ z/10")
-    first = Shown(lambda z: z[0] * torch.ones_like(z) / 3, "z ↦ (z₀/3, …, z₀/3)")
-    weight = 0.05 * _normal(16, 16, seed=3)
-    network = Shown(lambda z: weight @ torch.tanh(z), "z ↦ W tanh z")
-    ones = torch.ones(2, dtype=torch.float64)
-    return [(tenth, ones, 1.0), (first, ones, 0.9), (network, _normal(16), 0.5), (sine, _normal(8), 30.0)]
-
-
-def _depth_from(gain_of, depth_of=None):
-    def wrong(branch, x, deviation):
-        gain = float(gain_of(torch.func.jacrev(branch)(x)))
-        exact = math.log(1 + deviation**2) / math.log(1 + gain**2)
-        return depth_of(exact, gain, deviation) if depth_of else math.floor(exact)
-
-    return wrong
-
-
-def _root_mean_gain(jacobian):
-    return jacobian.norm() / math.sqrt(len(jacobian))
-
-
-DEPTH = Exercise(
-    id="1.8",
-    title=N_("measure a branch, and predict how deep ≈ I holds"),
-    claims=("B6",),
-    solve=identity_depth,
-    cases=_depth_cases,
-    misconceptions=(
-        Misconception(
-            "√D forgotten",
-            _depth_from(lambda jacobian: jacobian.norm()),
-            N_("Is ‖J‖_F divided by √D? The identity itself has ‖I‖_F = √D: s compares the two."),
-        ),
-        Misconception(
-            "spectral norm",
-            _depth_from(lambda jacobian: torch.linalg.matrix_norm(jacobian, ord=2)),
-            N_("Is this the largest singular value? s is the root mean square of them all, ‖J‖_F / √D."),
-        ),
-        Misconception(
-            "rounded up",
-            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.ceil(exact)),
-            N_("Is the depth rounded up? At that depth the deviation is past the limit already."),
-        ),
-        Misconception(
-            "linear",
-            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.floor(deviation / gain)),
-            N_("Do the deviations add up block by block? Independent ones add in squares, and they compound."),
-        ),
-        Misconception(
-            "first order",
-            _depth_from(_root_mean_gain, lambda exact, gain, deviation: math.floor(deviation**2 / gain**2)),
-            N_("Is √(L·s²) used? That is the first order only; (1 + s²)^L grows faster."),
-        ),
-    ),
-    hints=(
-        N_("torch.func.jacrev(branch)(x) gives J; s = J.norm() / √D."),
-        N_("Solve (1 + s²)^L − 1 = deviation² for L with logarithms, then round down."),
-    ),
-)
-
-
-EXERCISES = (BLOCK, PROJECTION, JACOBIAN, PATHS, BROADCAST, ERASE, INVERT, DEPTH)
+EXERCISES = (BLOCK, PROJECTION, BROADCAST, JACOBIAN, DEPTH, PATHS, ERASE, INVERT)

@@ -56,15 +56,19 @@ RC: dict[str, Any] = {
 }
 
 
+house_style = rc_context(RC)  # a decorator: titles and legends read their defaults when they are made
+
+
 def new_figure(
     width: float = 8.0, height: float = 3.2, *, columns: int = 1, rows: int = 1, **subplots: Any
 ) -> tuple[Figure, Any]:
-    """Return a figure of `width` × `height` inches in the house style, and its axes (one, or an array of them)."""
-    with rc_context(RC):
-        figure = Figure(figsize=(width, height), dpi=DPI * SHARPNESS, layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(rows, columns, **subplots)
-    return figure, axes
+    """Return a figure of `width` × `height` inches, and its axes (one, or an array of them).
+
+    Call it in a function decorated with `@house_style`.
+    """
+    figure = Figure(figsize=(width, height), dpi=DPI * SHARPNESS, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, **subplots)
 
 
 def label(axes: Axes, x: float, y: float, text: str, colour: str, **kwargs: Any) -> None:
