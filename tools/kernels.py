@@ -65,6 +65,7 @@ def _failed(cell: nbformat.NotebookNode) -> bool:
 @contextlib.contextmanager
 def _in_force(environment: dict[str, str]) -> Iterator[None]:
     before = dict(os.environ)
+    os.environ.clear()
     os.environ.update(environment)
     try:
         yield
