@@ -21,3 +21,8 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 def _(message: str) -> str:
     """Return `message` in the reader's language (looked up at every call: the language may change in a session)."""
     return _catalogue(os.environ.get("ADDNORM_LANG", "")).gettext(message)
+
+
+def N_(message: str) -> str:
+    """Mark a string for translation where it is written; `_` translates it where it is shown."""
+    return message

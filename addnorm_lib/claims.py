@@ -1,0 +1,102 @@
+"""The claims of the chapters, and `claim`, which checks one against a measurement.
+
+A chapter states nothing that it does not run: its cells end in `claim(...)`, which prints one line that is the same on
+every machine (so that the executed notebook can be compared with the committed one) and raises when it does not hold.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from addnorm_lib.messages import N_, _
+
+STATEMENTS: dict[str, str] = {
+    "A2": N_("F(x) has the shape of x, or a projection aligns the two"),
+    "B1": N_("y = x + F(x): with F = 0 the block is exactly the identity"),
+    "B2": N_("learning F ≈ 0 is easier than learning the identity with a stack of nonlinear layers"),
+    "B5": N_("a plain stack multiplies Jacobians: the gradient vanishes or explodes with the gain"),
+    "B6": N_("with a residual the factor is I + J, and near I only while L·s² is small"),
+    "B7": N_("a residual relieves vanishing gradients, it does not abolish vanishing or explosion"),
+    "B8": N_("plain stacks lose early information, residual stacks keep what no branch erases"),
+    "B9": N_("at initialisation the branch's share of the variance is 1/(l + 1)"),
+    "B10": N_("a residual is the sum, not a copy: only the sum gives the gradient a direct path"),
+    "B13": N_("gradients reach early layers by short paths"),
+}
+
+CHAPTERS: dict[int, tuple[str, ...]] = {
+    1: ("A2", "B1", "B2", "B5", "B6", "B7", "B8", "B9", "B10", "B13"),
+}
+
+
+class ClaimError(AssertionError):
+    """A measurement that contradicts the claim it was meant to show."""
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else str(value)
+
+
+def _array(measured: Any) -> np.ndarray:
+    if hasattr(measured, "detach"):
+        measured = measured.detach().cpu().double()
+    return np.asarray(measured, dtype=np.float64)
+
+
+def claim(
+    claim_id: str,
+    measured: Any,
+    expected: Any = None,
+    *,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    above: float | None = None,
+    below: float | None = None,
+    says: str | None = None,
+) -> None:
+    """Check a measurement against what the claim predicts, and print one fixed line.
+
+    `claim(id, truth)` wants a true boolean; `claim(id, measured, expected, rtol=…, atol=…)` wants every element within
+    `atol + rtol·|expected|`; `claim(id, measured, above=…, below=…)` wants every element strictly between the bounds.
+    `says` replaces the claim's general statement by what this cell shows. Numbers, arrays and tensors are accepted.
+    The line shows what was asserted, never the measured digits, which differ from machine to machine.
+
+    Raises ClaimError, with the measured value, when the claim does not hold, and ValueError for an unknown id.
+    """
+    if claim_id not in STATEMENTS:
+        raise ValueError(f"claim_id: one of {', '.join(STATEMENTS)} wanted, got {claim_id!r}")
+    statement = says if says is not None else _(STATEMENTS[claim_id])
+    bounded = above is not None or below is not None
+    if expected is not None and bounded:
+        raise ValueError("expected: either an expected value or bounds (above, below) wanted, got both")
+    if expected is None and not bounded:
+        if not isinstance(measured, (bool, np.bool_)):
+            raise ValueError(f"measured: a boolean wanted where nothing is expected, got {type(measured).__name__}")
+        if not measured:
+            raise ClaimError(f"✗ {claim_id}  {statement}")
+        print(f"✓ {claim_id}  {statement}")
+        return
+
+    got = _array(measured)
+    if got.size == 0:
+        raise ValueError("measured: at least one number wanted, got none")
+    if bounded:
+        low, high = -np.inf if above is None else above, np.inf if below is None else below
+        holds = (got > low) & (got < high)
+        asserted = " ".join(
+            [_("above {bound}").format(bound=_number(above))] * (above is not None)
+            + [_("below {bound}").format(bound=_number(below))] * (below is not None)
+        )
+    else:
+        want = _array(expected)
+        if want.shape not in ((), got.shape):
+            raise ValueError(f"expected: shape {got.shape} of the measurement wanted, got {want.shape}")
+        holds = np.abs(got - want) <= atol + rtol * np.abs(want)
+        tolerance = [f"{100 * rtol:.3g} %"] * (rtol > 0) + [_number(atol)] * (atol > 0)
+        values = np.broadcast_to(want, got.shape).ravel()
+        shown = _number(values[0]) if np.all(values == values[0]) else ", ".join(map(_number, values[:6]))
+        shown += ", …" if len(values) > 6 and not np.all(values == values[0]) else ""
+        asserted = shown + (_(", within ") + " + ".join(tolerance) if tolerance else _(", exactly"))
+    if not np.all(holds):
+        wrong = ", ".join(map(_number, got[~holds].ravel()[:4]))
+        raise ClaimError(f"✗ {claim_id}  {statement}: {asserted} wanted, measured {wrong}")
+    print(f"✓ {claim_id}  {statement}: {asserted}")

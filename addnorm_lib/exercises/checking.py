@@ -1,0 +1,157 @@
+"""Judge an answer: solved, not attempted, or wrong — and then which question helps the learner on."""
+
+import inspect
+import linecache
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from addnorm_lib.exercises.comparison import difference, show
+from addnorm_lib.exercises.exercise import Exercise
+from addnorm_lib.exercises.sandbox import Outcome, call
+from addnorm_lib.messages import _
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement on an answer; `misconception` is the name of the wrong answer that was recognised, if any."""
+
+    state: Literal["solved", "open", "wrong"]
+    text: str
+    misconception: str | None = None
+
+
+def _disagreement(exercise: Exercise, got: Outcome, want: Outcome) -> str | None:
+    """Return what is wrong with an outcome, or None where it is as expected."""
+    if got.timed_out:
+        return _("your function was still running after {seconds:g} s: is there a loop that never ends?").format(
+            seconds=exercise.seconds
+        )
+    if want.error is not None:
+        wanted = type(want.error).__name__
+        if got.error is None:
+            return _("a {wanted} wanted, but your function returned").format(wanted=wanted)
+        if isinstance(got.error, type(want.error)):
+            return None
+        return _("a {wanted} wanted, but your function raised {got}").format(wanted=wanted, got=_raised(got.error))
+    if got.error is not None:
+        return _("your function raised {error}").format(error=_raised(got.error))
+    return difference(got.value, want.value, exercise.rtol, exercise.atol)
+
+
+def _raised(error: BaseException) -> str:
+    message = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _where(error: BaseException, answer: Callable[..., Any]) -> str:
+    """Name the line of the learner's own function in which the error arose."""
+    code = getattr(inspect.unwrap(answer), "__code__", None)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
+    if not frames or frames[-1].lineno is None:
+        return ""
+    source = linecache.getline(frames[-1].filename, frames[-1].lineno).strip()
+    line = frames[-1].lineno - code.co_firstlineno + 1
+    return _(" (line {line}: {source})").format(line=line, source=source) if source else ""
+
+
+def _signature_problem(exercise: Exercise, answer: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
+    try:
+        inspect.signature(answer).bind(*arguments)
+    except TypeError:
+        wanted = ", ".join(inspect.signature(exercise.solve).parameters)
+        got = ", ".join(map(str, inspect.signature(answer).parameters.values()))
+        return _("{name}({wanted}) wanted, yours takes ({got})").format(name=exercise.name, wanted=wanted, got=got)
+    except ValueError:
+        return None
+    return None
+
+
+def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got: Outcome) -> str:
+    """Spell out the input, what was expected and what came."""
+    names = inspect.signature(exercise.solve).parameters
+    given = ", ".join(f"{name} = {show(value)}" for name, value in zip(names, arguments, strict=False))
+    expected = type(want.error).__name__ if want.error is not None else show(want.value)
+    if got.timed_out:
+        return _("For {given}: expected {expected}").format(given=given, expected=expected)
+    came = type(got.error).__name__ if got.error is not None else show(got.value)
+    text = _("For {given}: expected {expected}, got {came}").format(given=given, expected=expected, came=came)
+    printed = got.printed.strip().replace("\n", " ⏎ ")
+    return text + (_("; it printed: {printed}").format(printed=printed[:120]) if printed else "")
+
+
+def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> bool:
+    return all(
+        (a.timed_out and b.timed_out) or (not b.timed_out and _disagreement(exercise, a, b) is None)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
+    wrong = difference(answer, exercise.solve, exercise.rtol, exercise.atol)
+    if wrong is None:
+        return Verdict("solved", exercise.title)
+    for known in exercise.misconceptions:
+        if difference(answer, known.wrong, exercise.rtol, exercise.atol) is None:
+            return Verdict("wrong", _(known.message), known.name)
+    if isinstance(exercise.solve, dict) and isinstance(answer, dict) and answer.keys() == exercise.solve.keys():
+        missed = [str(k) for k in answer if difference(answer[k], exercise.solve[k], exercise.rtol, exercise.atol)]
+        return Verdict("wrong", _("look again at {missed}").format(missed=", ".join(missed)))
+    return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
+
+
+def judge(exercise: Exercise, answer: Any) -> Verdict:
+    """Compare `answer` with the reference solution on every case."""
+    if answer is ...:
+        return Verdict("open", _("not attempted yet"))
+    if not exercise.is_function:
+        return _judge_value(exercise, answer)
+    if not callable(answer):
+        return Verdict(
+            "wrong",
+            _('a function wanted, got {got}: write check("{id}", {name}), without brackets after the name').format(
+                got=type(answer).__name__, id=exercise.id, name=exercise.name
+            ),
+        )
+    cases = exercise.cases()
+    problem = _signature_problem(exercise, answer, cases[0])
+    if problem:
+        return Verdict("wrong", problem)
+
+    got: list[Outcome] = []
+    ends = time.monotonic() + 2 * exercise.seconds
+    for arguments in cases:
+        got.append(call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
+        if isinstance(got[-1].error, NotImplementedError):
+            return Verdict("open", _("not attempted yet"))
+        if got[-1].timed_out:
+            break
+    cases = cases[: len(got)]
+    want = [call(exercise.solve, arguments, exercise.seconds) for arguments in cases]
+    wrong = [_disagreement(exercise, g, w) for g, w in zip(got, want, strict=True)]
+    first = next((i for i, problem in enumerate(wrong) if problem), None)
+    if first is None:
+        changed = next((i for i, g in enumerate(got) if g.changed), None)
+        if changed is None:
+            return Verdict("solved", _(exercise.title))
+        argument = list(inspect.signature(exercise.solve).parameters)[got[changed].changed[0]]
+        return Verdict(
+            "wrong",
+            _("the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?").format(
+                argument=argument
+            ),
+        )
+
+    example = _example(exercise, cases[first], want[first], got[first])
+    if exercise.starter is not None:
+        start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
+        if _agrees(exercise, got, start):
+            return Verdict("open", _("not attempted yet: the function still behaves as given"))
+    for known in exercise.misconceptions:
+        mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
+        if _agrees(exercise, got, mistaken):
+            return Verdict("wrong", f"{_(known.message)} {example}", known.name)
+    where = _where(got[first].error, answer) if got[first].error is not None else ""
+    return Verdict("wrong", f"{wrong[first]}{where}. {example}")

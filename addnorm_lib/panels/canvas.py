@@ -1,0 +1,45 @@
+"""A Matplotlib figure that is redrawn fast: what never moves is drawn once and kept as a background."""
+
+import io
+from collections.abc import Sequence
+
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from PIL import Image
+
+from addnorm_lib.figures.style import RC
+
+
+class LiveCanvas:
+    """Draw `moving` artists over a saved background of everything else in `figure`.
+
+    A full draw of three axes takes about 100 ms, the moving artists alone a few; PNG at the lowest compression a few
+    more. Axis limits must not change between redraws, or `forget_background` be called.
+    """
+
+    def __init__(self, figure: Figure, moving: Sequence[Artist]) -> None:
+        self.figure = figure
+        self.moving = list(moving)
+        self._background: object | None = None
+        for artist in self.moving:
+            artist.set_animated(True)
+
+    def forget_background(self) -> None:
+        """Draw everything anew next time (a label or a limit has changed)."""
+        self._background = None
+
+    def png(self) -> bytes:
+        """Return the current picture as PNG."""
+        canvas = self.figure.canvas
+        if self._background is None:
+            with rc_context(RC):
+                canvas.draw()
+            self._background = canvas.copy_from_bbox(self.figure.bbox)
+        canvas.restore_region(self._background)
+        for artist in self.moving:
+            self.figure.draw_artist(artist)
+        image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
+        out = io.BytesIO()
+        image.convert("RGB").save(out, "PNG", compress_level=1)
+        return out.getvalue()
