@@ -6,6 +6,7 @@ import nbformat
 import pytest
 
 from tools import chapters, notebook_lint, setup_cell
+from tools.kernels import NotebookError
 
 STUB = "def double(x):\n    raise NotImplementedError"
 new = nbformat.v4
@@ -122,3 +123,11 @@ def test_code_cells_are_short_in_the_median(good, tmp_path):
 def test_a_reason_allows_a_tag(good, tmp_path):
     _metadata(3, tags=["nbval-skip"], addnorm={"reason": "draws the reader's own GPU"})(good)
     assert problems(good, tmp_path) == []
+
+
+def test_a_chapter_that_the_library_does_not_know_is_named(good, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    path = tmp_path / "99_small.ipynb"
+    nbformat.write(good, path)
+    with pytest.raises(NotebookError, match="CHAPTERS has no chapter 99"):
+        notebook_lint.problems(path)
