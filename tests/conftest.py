@@ -17,3 +17,16 @@ def _one_thread_and_a_fixed_seed():
     """One thread is several times faster than two at these sizes, and the numbers repeat."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items):
+    """Start the longest tests first, so that two workers end together."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line what this machine lacked: the reasons of all skipped tests."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = {r.longrepr[2].removeprefix("Skipped: ") for r in skipped if isinstance(r.longrepr, tuple)}
+    if reasons:
+        terminalreporter.write_line("left out: " + "; ".join(sorted(reasons)))

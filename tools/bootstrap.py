@@ -21,7 +21,6 @@ COLAB_PINS = ROOT / "tools" / "colab-2026-08.txt"
 MARKER = "addnorm.json"
 READER = ("notebooks",)
 EVERYTHING = ("notebooks", "triton", "test", "cluster")
-GIGABYTES = {VENV: 3.5, COLAB_VENV: 1.0}
 
 NO_SPACE = ("No space left on device", "Errno 28")
 NO_NETWORK = (
@@ -33,6 +32,7 @@ NO_NETWORK = (
     "ConnectTimeoutError",
     "Read timed out",
     "Connection refused",
+    "(from versions: none)",
 )
 
 
@@ -46,9 +46,8 @@ def python_of(venv):
 
 
 def digest(*files):
-    """Hash of the files' contents and of this Python's version."""
-    text = sys.version.split()[0].encode() + b"".join(f.read_bytes() for f in files)
-    return hashlib.sha256(text).hexdigest()
+    """Hash of the files' contents."""
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
 def read_marker(venv):
@@ -98,8 +97,8 @@ def pip(venv, *arguments):
         raise SetupError(explain("".join(seen)))
 
 
-def create(venv):
-    """Make an empty environment in place of whatever unfinished one stands there."""
+def create(venv, gigabytes):
+    """Make an empty environment in place of whatever unfinished one stands there; it will grow to `gigabytes`."""
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         raise SetupError(
             f"{sys.executable} cannot make virtual environments: "
@@ -107,10 +106,8 @@ def create(venv):
         )
     shutil.rmtree(venv, ignore_errors=True)
     free = shutil.disk_usage(ROOT).free / 1e9
-    if free < GIGABYTES[venv]:
-        raise SetupError(
-            f"the disk has {free:.1f} GB free, and {venv.name} needs about {GIGABYTES[venv]} GB: free some space"
-        )
+    if free < gigabytes:
+        raise SetupError(f"the disk has {free:.1f} GB free, and {venv.name} needs {gigabytes} GB: free some space")
     try:
         venv.mkdir()
         write_marker(venv, done=False)
@@ -124,14 +121,15 @@ def create(venv):
 
 
 def works(venv):
-    """Whether the environment's interpreter starts."""
+    """Whether the environment's interpreter starts and is new enough."""
+    code = "import sys; sys.exit(sys.version_info < (3, 11))"
     try:
-        return subprocess.run([str(python_of(venv)), "-c", ""], stderr=subprocess.DEVNULL).returncode == 0
+        return subprocess.run([str(python_of(venv)), "-c", code], stderr=subprocess.DEVNULL).returncode == 0
     except OSError:
         return False
 
 
-def ensure(venv, key, parts, install):
+def ensure(venv, key, parts, gigabytes, install):
     """Bring the environment to `key` with at least `parts` in it; `install(parts)` does what is due."""
     marker = read_marker(venv)
     sound = works(venv) and (not marker or (marker["done"] and marker["root"] == str(ROOT)))
@@ -140,12 +138,16 @@ def ensure(venv, key, parts, install):
     started = time.monotonic()
     print(f"Setting up {venv.name}, once; this takes some minutes.", flush=True)
     # An environment without a marker was made by hand: it is completed in place, and never deleted.
+    if not sound and venv.exists() and not marker:
+        raise SetupError(f"{venv} was not made by this command and has no Python 3.11 or newer: move it away")
     if not sound:
-        create(venv)
+        create(venv, gigabytes)
     elif marker:
         write_marker(venv, done=False)
     parts = sorted({*parts, *marker.get("parts", ())})
     install(parts)
+    # Matplotlib lists the machine's fonts once, and warns into the first plot when that takes long.
+    subprocess.run([str(python_of(venv)), "-c", "import matplotlib.font_manager"], stderr=subprocess.DEVNULL)
     write_marker(venv, done=True, key=key, parts=parts)
     print(f"{venv.name} is ready after {time.monotonic() - started:.0f} s.", flush=True)
 
@@ -157,6 +159,7 @@ def ensure_venv(extras):
         VENV,
         digest(ROOT / "pyproject.toml", pins),
         extras,
+        3.5,
         lambda parts: pip(VENV, "install", "-c", str(pins), "-e", f"{ROOT}[{','.join(parts)}]"),
     )
 
@@ -171,7 +174,7 @@ def ensure_colab():
                 link.symlink_to(site_packages(VENV) / name)
         pip(COLAB_VENV, "install", "--no-deps", "-r", str(COLAB_PINS))
 
-    ensure(COLAB_VENV, digest(COLAB_PINS), (), install)
+    ensure(COLAB_VENV, digest(COLAB_PINS), (), 1, install)
 
 
 def site_packages(venv):

@@ -7,6 +7,8 @@ from typing import Any
 
 import nbformat
 
+from tools.kernels import NotebookError
+
 
 def number(path: Path) -> int | None:
     """Return the chapter that a notebook's name starts with, as in `01_residual.ipynb`; None for other names."""
@@ -29,6 +31,8 @@ def claims(chapter: int | None) -> tuple[str, ...]:
         return ()
     from addnorm_lib.claims import CHAPTERS
 
+    if chapter not in CHAPTERS:
+        raise NotebookError(f"addnorm_lib.claims.CHAPTERS has no chapter {chapter}")
     return CHAPTERS[chapter]
 
 

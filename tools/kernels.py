@@ -50,7 +50,8 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
     # jupyter_client looks a kernel up by this process's own environment, so that is what has to be clean.
     with clean_environment() as environment, _in_force(environment):
         try:
-            client.execute()
+            # Its warnings about itself are not the notebook's.
+            client.execute(stderr=subprocess.DEVNULL)
         except CellExecutionError as error:
             where = next(i for i, c in enumerate(notebook.cells) if _failed(c))
             raise NotebookError(f"cell {where}: {error.ename}: {error.evalue}") from None
@@ -65,6 +66,7 @@ def _failed(cell: nbformat.NotebookNode) -> bool:
 @contextlib.contextmanager
 def _in_force(environment: dict[str, str]) -> Iterator[None]:
     before = dict(os.environ)
+    os.environ.clear()
     os.environ.update(environment)
     try:
         yield

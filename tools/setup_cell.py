@@ -19,11 +19,11 @@ if not importlib.util.find_spec("addnorm_lib"):
 _FETCH = """\
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "git+{address}"]
     if not importlib.util.find_spec("addnorm_lib") and subprocess.run(pip, capture_output=True).returncode:
-        raise SystemExit("addnorm_lib cannot be fetched: go online and run this cell again, or open it in a clone.")
+        raise ImportError("addnorm_lib cannot be fetched: go online and run this cell again, or open it in a clone.")
 """
 _STOP = """\
     if not importlib.util.find_spec("addnorm_lib"):
-        raise SystemExit("addnorm_lib is not here: open this notebook in a clone of its project and run it again.")
+        raise ImportError("addnorm_lib is not here: open this notebook in a clone of its project and run it again.")
 """
 
 
