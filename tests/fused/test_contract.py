@@ -87,6 +87,8 @@ def cases(draw):
     shape = draw(st.sampled_from([(1,), (5,), (1, 7), (3, 1), (2, 3), (4, 16), (2, 2, 33), (17, 8), (3, 100)]))
     x_dtype, r_dtype = draw(st.sampled_from(PAIRS))
     parameter = st.sampled_from([None, F16, BF16, F32, F64])
+    if INTERPRETED and r_dtype is F64:  # it does not convert between bfloat16 and float64
+        parameter = st.sampled_from([None, F16, F32, F64])
     return {
         "shape": shape,
         "dtypes": (x_dtype, r_dtype),
@@ -388,7 +390,7 @@ def test_the_same_input_gives_the_same_bits_100_times(norm):
         return [y.detach(), *torch.autograd.grad(y, inputs, dy)]
 
     first = run()
-    for _ in range(99 if not INTERPRETED else 20):
+    for _ in range(99):
         assert all(torch.equal(a, b) for a, b in zip(first, run(), strict=True))
 
 
