@@ -254,7 +254,7 @@ def backward_wide(
                 dy, s, mean, rstd, dy_stride, rows, cols, mask, M, ACC, RMS, D, "evict_first"
             )
             own = tl.program_id(0) * D + cols
-            so_far = (cols < D) & (tile != first)
+            so_far = cols < tl.minimum(tile - first, 1) * D  # before the first tile nothing is there to add to
             if dweight is not None:
                 before = tl.load(dweight + own, so_far, other=0, eviction_policy="evict_last")
                 tl.store(dweight + own, before + tl.sum(grad * xhat, 0), cols < D)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 from typing import NamedTuple
 
 import torch
@@ -11,9 +10,6 @@ from torch import Tensor
 
 from addnorm_lib.fused import kernels
 from addnorm_lib.fused.eager import drop_threshold, keep_scale, statistics_dtype
-
-MAX_FEATURES = 65536
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Tile(NamedTuple):
@@ -39,35 +35,28 @@ def choose_config(D: int, dtype: torch.dtype, two_gradients: bool = False) -> Co
     """Return the tiles for rows of D features whose sum has `dtype`; from these alone, so that bits never depend on M.
 
     `two_gradients`: backward writes x's gradient and residual's to separate buffers (dropout, alpha, or a wider
-    residual). The rule is sixteen numbers a thread (eight in float64). ptxas for compute capabilities 7.5, 8.0, 9.0
-    and 10.0 then finds registers for everything, in every combination of dtypes and options:
+    residual). The rule is sixteen numbers a thread, or eight in float64; in backward half as many for two gradients.
+    ptxas for compute capabilities 7.5, 8.0, 9.0 and 10.0 then finds registers for everything:
 
-    - forward: a whole row up to D = 32768, at most 64 registers and 1024 threads; then chunks.
-    - backward: s, dy, gamma and the two sums are five numbers an element, so a thread needs up to 128 registers (184
-      with dropout) and 512 threads fill a multiprocessor: one row of 8192 features, or two programs of 4096, and so on.
-      With two buffers 8192 features spill 8 to 72 bytes; those rows, and wider ones, go in chunks.
+    - forward: a whole row up to 16384 features, at most 64 registers for each of 1024 threads; twice as wide spills
+      with a float32 sum over bfloat16 x, so wider rows go in chunks.
+    - backward: s, dy, gamma and the two sums are five numbers an element, so sixteen elements take a thread's share of
+      128 registers when 512 threads fill a multiprocessor: with one row of 8192 features, two programs of 4096, and so
+      on. Wider rows go in chunks. (Sixteen elements and two gradients spill 8 to 72 bytes.)
 
     No timing on a GPU has gone into these numbers yet.
     """
     unit = 8 if dtype is torch.float64 else 16
     columns = triton.next_power_of_2(D)
 
-    def whole(fewest_warps: int) -> Tile:
+    def whole(unit: int, fewest_warps: int, stages: int) -> Tile:
         warps = max(fewest_warps, columns // (32 * unit))
-        return Tile(max(1, 32 * unit * warps // columns), columns, warps)
+        return Tile(max(1, 32 * unit * warps // columns), columns, warps, stages)
 
-    if columns <= 1024 * unit:
-        forward = whole(4)
-    elif columns <= 2048 * unit and unit == 16:
-        forward = Tile(1, columns, 32)
-    else:
-        forward = Tile(1, 256 * unit, 8)
-    if columns <= (256 if two_gradients else 512) * unit:
-        backward = whole(1)._replace(stages=2)
-        programs_per_sm = 16 // backward.warps
-    else:
-        backward, programs_per_sm = Tile(4, 64 * unit, 16, stages=2), 1
-    return Config(forward, backward, programs_per_sm, finalize=Tile(64, 32, 4))
+    forward = whole(unit, 4, 1) if columns <= 1024 * unit else Tile(1, 256 * unit, 8)
+    per_thread = unit // 2 if two_gradients else unit
+    backward = whole(per_thread, 1, 2) if columns <= 512 * per_thread else Tile(4, 64 * unit, 16, 2)
+    return Config(forward, backward, programs_per_sm=16 // backward.warps, finalize=Tile(64, 32, 4))
 
 
 @functools.cache
