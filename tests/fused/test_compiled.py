@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import types as namespaces
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,85 @@ def test_compiled_code(capability, D, dtypes):
 
 def test_the_table_has_every_case():
     assert list(table()["kernels"]) == [key(*case) for case in CASES]
+
+
+# Stands in for a GPU's driver, so that `launch` runs up to the moment before a kernel would start.
+HOPPER_THAT_ONLY_COMPILES = namespaces.SimpleNamespace(
+    get_current_target=lambda: GPUTarget("cuda", 90, 32),
+    get_current_device=lambda: 0,
+    get_current_stream=lambda device: 0,
+)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The kernels that `launch` compiled, in the order of its calls."""
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        pytest.skip("interpreted kernels cannot be compiled")
+    compiled, run = [], JITFunction.run
+
+    def compile_only(self, *args, grid, warmup, **options):
+        compiled.append(run(self, *args, grid=grid, warmup=True, **options))
+
+    monkeypatch.setattr(JITFunction, "run", compile_only)
+    monkeypatch.setattr(driver, "_active", HOPPER_THAT_ONLY_COMPILES)
+    return compiled
+
+
+def step(rows, D, dtypes=(torch.bfloat16, torch.bfloat16), norm="layer", alpha=1.0, dropout_p=0.0, pad=0, affine=True):
+    """Forward and backward launches on tensors whose rows lie D + pad apart; nothing is computed."""
+    from addnorm_lib.fused import launch
+
+    x, residual = (torch.zeros(rows, D + pad, dtype=dtype)[:, :D] for dtype in dtypes)
+    weight = torch.zeros(D) if affine else None
+    seed = torch.zeros(2, dtype=torch.int64) if dropout_p else None
+    y, s, mean, rstd = launch.forward(x, residual, weight, weight, seed, norm, 1e-5, alpha, dropout_p, x.dtype)
+    parameters = torch.float32 if affine else None
+    launch.backward(y, s, s, weight, mean, rstd, seed, norm, alpha, dropout_p, x.dtype, True, parameters, parameters)
+
+
+def test_a_launch_binds_what_the_kernels_take(launched):
+    step(6, 1024)
+    assert [kernel.metadata.name for kernel in launched] == ["forward", "backward", "finalize"]
+    assert all(resources(kernel)["stack"] == 0 for kernel in launched)
+    assert resources(launched[0])["loads"] >= 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"D": 1},
+        {"D": 33},
+        {"D": 1000, "pad": 3},
+        {"D": 256, "pad": 16, "norm": "rms"},
+        {"D": 512, "affine": False},
+        {"D": 2048, "dropout_p": 0.1, "alpha": 2.0},
+        {"D": 4096, "dtypes": (torch.float16, torch.float32), "norm": "rms", "dropout_p": 0.1},
+        {"D": 20001, "norm": "rms"},
+        {"D": 65536, "affine": False, "dropout_p": 0.1},
+    ],
+    ids=str,
+)
+def test_every_kind_of_launch_compiles(launched, options):
+    step(5, **options)
+    wide = options["D"] > 16384
+    assert [k.metadata.name for k in launched][:2] == [
+        "forward_wide" if wide else "forward",
+        "backward_wide" if wide else "backward",
+    ]
+    assert all(resources(kernel)["stack"] == 0 for kernel in launched)
+
+
+def test_neither_the_number_of_rows_nor_a_number_compiles_anew(launched):
+    step(6, 96, dropout_p=0.1)
+    before = list(launched)
+    launched.clear()
+    for rows, alpha, dropout_p in itertools.product((1, 16, 17), (1.0, 2.5), (0.1, 0.5, 1.0)):
+        step(rows, 96, alpha=alpha, dropout_p=dropout_p)
+    assert {id(kernel) for kernel in launched} == {id(kernel) for kernel in before}
 
 
 if __name__ == "__main__":
