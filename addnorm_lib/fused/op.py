@@ -73,9 +73,12 @@ def _launch():
     return launch
 
 
-@torch.compiler.assume_constant_result
 def _kernels_run_on(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (7, 5)
+
+
+# What torch.compiler.assume_constant_result does, but that imports the compiler (and Triton): .8 s at every import.
+_kernels_run_on._dynamo_marked_constant = True
 
 
 def _choose_triton(x: Tensor, backend: str) -> bool:

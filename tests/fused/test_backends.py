@@ -74,8 +74,11 @@ def test_an_old_gpu_gets_the_eager_path(monkeypatch):
     assert not op._kernels_run_on(torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert op._kernels_run_on(torch.device("cuda"))
+    # torch.compile takes the answer for a constant instead of breaking the graph
+    asking = torch.compile(lambda x: x + op._kernels_run_on(torch.device("cuda")), backend="eager", fullgraph=True)
+    assert asking(torch.zeros(())) == 1
 
 
 def test_importing_the_library_imports_no_triton():
-    code = "import sys; import addnorm_lib; sys.exit('triton' in sys.modules)"
+    code = "import sys; import addnorm_lib; sys.exit('triton' in sys.modules or 'torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT).returncode == 0
