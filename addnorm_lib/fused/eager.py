@@ -91,8 +91,8 @@ def residual_sum(x: Tensor, residual: Tensor, alpha: float, dropout_p: float, se
     update = x.to(wide)
     if dropout_p > 0.0:
         update = dropout(update, seed, dropout_p)
-    # Not torch.add(update, residual, alpha=alpha): that fuses the product in its vector part only, and a row's bits
-    # would then depend on where in the batch it lies.
+    # Two operators, each rounded exactly. torch.add(update, residual, alpha=alpha) may fuse the product in its vector
+    # loop and not in its tail, as the build likes; a row's bits would then depend on where in the batch it lies.
     return (residual.to(wide) * alpha + update).to(residual.dtype).contiguous()
 
 
