@@ -84,9 +84,9 @@ def add_norm(
         training: False switches dropout off.
         return_sum: return s too, as a Pre-LN layer needs it for its next shortcut.
         backend: "triton" for the fused kernels, "eager" for plain torch, "auto" for Triton where it is installed and
-            x is on a CUDA device of compute capability 7.5 or later, with D at most 65536 (in float64 at most 16384);
-            else eager. "triton" takes CPU tensors only under Triton's interpreter: `TRITON_INTERPRET=1` in the
-            environment before Triton's first import.
+            x is on a CUDA device of compute capability 7.5 or later, with D at most 65536; else eager. "triton" takes
+            CPU tensors only under Triton's interpreter: `TRITON_INTERPRET=1` in the environment before Triton's first
+            import.
 
     Returns:
         y of x's shape and dtype, or (y, s) with s of x's shape and residual's dtype. Both are contiguous.

@@ -91,8 +91,8 @@ def residual_sum(x: Tensor, residual: Tensor, alpha: float, dropout_p: float, se
     update = x.to(wide)
     if dropout_p > 0.0:
         update = dropout(update, seed, dropout_p)
-    # Not torch.add(update, residual, alpha=alpha): that fuses the product in its vector part only, and a row's bits
-    # would then depend on where in the batch it lies.
+    # Two operators, each rounded exactly. torch.add(update, residual, alpha=alpha) may fuse the product in its vector
+    # loop and not in its tail, as the build likes; a row's bits would then depend on where in the batch it lies.
     return (residual.to(wide) * alpha + update).to(residual.dtype).contiguous()
 
 
@@ -117,13 +117,54 @@ def add_norm(
     residual: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
+    seed: Tensor | None,
     norm: str,
     eps: float,
     alpha: float,
     dropout_p: float,
-    seed: Tensor | None,
     out_dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """Return (y, s) as `addnorm_lib.fused.add_norm` defines them, y in `out_dtype`. Arguments are taken as valid."""
     s = residual_sum(x, residual, alpha, dropout_p, seed)
     return normalise(s, weight, bias, norm, eps).to(out_dtype), s
+
+
+def gradients(
+    dy: Tensor | None,
+    ds: Tensor | None,
+    s: Tensor,
+    weight: Tensor | None,
+    seed: Tensor | None,
+    norm: str,
+    eps: float,
+    alpha: float,
+    dropout_p: float,
+    x_dtype: torch.dtype,
+    bias_dtype: torch.dtype | None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return the gradients of x, residual, weight and bias in operators that can be differentiated again.
+
+    With xhat and rstd those of s, wdy = weight * dy, c1 = mean(xhat * wdy), c2 = mean(wdy) (0 for RMSNorm)::
+
+        dsum = (wdy - (xhat * c1 + c2)) * rstd + ds;  dresidual = alpha * dsum;  dx = dropout(dsum)
+    """
+    wide = statistics_dtype(s.dtype)
+    dweight = dbias = None
+    dsum = 0.0 if ds is None else ds.to(wide)
+    if dy is not None:
+        dy, centred = dy.to(wide), s.to(wide)
+        if norm == "layer":
+            centred = centred - centred.mean(-1, keepdim=True)
+        rstd = (centred.square().mean(-1, keepdim=True) + eps).rsqrt()
+        xhat = centred * rstd
+        wdy = dy if weight is None else dy * weight.to(wide)
+        c1 = (xhat * wdy).mean(-1, keepdim=True)
+        c2 = wdy.mean(-1, keepdim=True) if norm == "layer" else 0.0
+        dsum = (wdy - (xhat * c1 + c2)) * rstd + dsum
+        features = s.shape[-1]
+        if weight is not None:
+            dweight = (dy * xhat).reshape(-1, features).sum(0).to(weight.dtype)
+        if bias_dtype is not None:
+            dbias = dy.reshape(-1, features).sum(0).to(bias_dtype)
+    dx = dsum if dropout_p == 0.0 else dropout(dsum, seed, dropout_p)
+    return dx.to(x_dtype), (alpha * dsum).to(s.dtype), dweight, dbias

@@ -87,6 +87,8 @@ def cases(draw):
     shape = draw(st.sampled_from([(1,), (5,), (1, 7), (3, 1), (2, 3), (4, 16), (2, 2, 33), (17, 8), (3, 100)]))
     x_dtype, r_dtype = draw(st.sampled_from(PAIRS))
     parameter = st.sampled_from([None, F16, BF16, F32, F64])
+    if INTERPRETED and r_dtype is F64:  # it does not convert between bfloat16 and float64
+        parameter = st.sampled_from([None, F16, F32, F64])
     return {
         "shape": shape,
         "dtypes": (x_dtype, r_dtype),
@@ -388,7 +390,7 @@ def test_the_same_input_gives_the_same_bits_100_times(norm):
         return [y.detach(), *torch.autograd.grad(y, inputs, dy)]
 
     first = run()
-    for _ in range(99 if not INTERPRETED else 20):
+    for _ in range(99):
         assert all(torch.equal(a, b) for a, b in zip(first, run(), strict=True))
 
 
@@ -412,9 +414,11 @@ def test_a_rows_result_does_not_depend_on_the_other_rows(norm, dtypes, features)
 @pytest.mark.skipif(BACKEND != "eager", reason="the splitting of a lone row is torch's")
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_lone_wide_row_is_not_split_between_threads(norm):
-    x, residual = randn(3, 65537), randn(3, 65537)
+    x, residual = randn(16, 40000), randn(16, 40000)
     torch.set_num_threads(2)
-    assert torch.equal(op(x[1], residual[1], norm=norm), op(x, residual, norm=norm)[1])
+    together = op(x, residual, norm=norm)
+    alone = torch.stack([op(a, b, norm=norm) for a, b in zip(x, residual, strict=True)])
+    assert torch.equal(alone, together)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -473,6 +477,7 @@ def test_strides_change_nothing(layout):
     def run(*tensors):
         a, b, w, c = (t.detach().requires_grad_() for t in tensors[:4])
         y, s = op(a, b, w, c, return_sum=True)
+        assert y.is_contiguous() and s.is_contiguous()
         return [y, s, *torch.autograd.grad((y, s), (a, b, w, c), tensors[4:])]
 
     strided = run(x, residual, weight, bias, dy, ds)
