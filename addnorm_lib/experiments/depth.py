@@ -1,0 +1,183 @@
+"""Depth: plain and residual networks that differ in nothing but the sum, and what their depth does to them.
+
+The network is a stack of pre-activation blocks (He et al. 2016, section 3), as an MLP:
+
+    F(h) = W · φ(norm(h))                    plain:     h ← F(h)
+                                             residual:  h ← shortcut · h + branch · F(h)
+
+between a linear layer from the inputs and norm, φ and a linear layer to the classes. Both kinds have the same weights,
+so with one seed they start from the same numbers.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from addnorm_lib.experiments import data as datasets
+from addnorm_lib.experiments.results import Record, Run
+from addnorm_lib.experiments.training import Note, one_thread
+
+Array = NDArray[np.float64]
+Kind = Literal["plain", "residual"]
+Norm = Literal["batch", "layer"] | None
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "linear": lambda h: h}
+_GAINS = {"he": math.sqrt(2), "lecun": 1.0, "orthogonal": 1.0}
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation over x (B, D) whose statistics can be held constant in the backward pass."""
+
+    detach_statistics = False
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the normalised input; with `detach_statistics`, mean and variance get no gradient."""
+        if not self.detach_statistics:
+            return super().forward(input)
+        var, mean = torch.var_mean(input.detach(), dim=0, correction=0)
+        return (input - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
+
+
+def _make_norm(norm: Norm, width: int) -> nn.Module:
+    if norm is None:
+        return nn.Identity()
+    return BatchNorm(width) if norm == "batch" else nn.LayerNorm(width)
+
+
+class Branch(nn.Module):
+    """F(h) = W · φ(norm(h)) on h (B, D)."""
+
+    def __init__(self, width: int, norm: Norm, activation: str) -> None:
+        super().__init__()
+        self.norm = _make_norm(norm, width)
+        self.linear = nn.Linear(width, width, bias=False)
+        self.activation = _ACTIVATIONS[activation]
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return F(h), of the shape of h."""
+        return self.linear(self.activation(self.norm(h)))
+
+
+class Block(nn.Module):
+    """`shortcut · h + branch_factor · F(h)`; a plain block has no shortcut."""
+
+    def __init__(self, branch: Branch, shortcut: float | None, branch_factor: float) -> None:
+        super().__init__()
+        self.branch, self.shortcut, self.branch_factor = branch, shortcut, branch_factor
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return the block's output, of the shape of h."""
+        update = self.branch(h)
+        if self.branch_factor != 1:
+            update = self.branch_factor * update
+        return update if self.shortcut is None else self.shortcut * h + update
+
+
+class DepthNet(nn.Module):
+    """A stack of `depth` blocks of `width` features; x (B, n_inputs) to logits (B, n_classes).
+
+    kind: "plain" or "residual". norm: "batch", "layer" or None. shortcut: factor on the shortcut (He et al. 2016, 3.1).
+    branch: factor on F(h), or "1/sqrt(L)" with L = depth (De & Smith 2020). activation: "relu", "tanh" or "linear".
+    init: standard deviation of W, √(2/D) ("he", He et al. 2015b) or √(1/D) ("lecun"), or "orthogonal".
+
+    Raises ValueError on an unknown kind, norm, activation, init or branch, on depth or width < 1, and on a shortcut
+    other than 1 for a plain net.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "residual",
+        depth: int = 8,
+        width: int = 64,
+        norm: Norm = "batch",
+        shortcut: float = 1.0,
+        branch: float | Literal["1/sqrt(L)"] = 1.0,
+        activation: str = "relu",
+        init: str = "he",
+        n_inputs: int = 64,
+        n_classes: int = 10,
+    ) -> None:
+        super().__init__()
+        for name, value, choices in (
+            ("kind", kind, ("plain", "residual")),
+            ("norm", norm, ("batch", "layer", None)),
+            ("activation", activation, tuple(_ACTIVATIONS)),
+            ("init", init, tuple(_GAINS)),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name}: one of {', '.join(map(repr, choices))} wanted, got {value!r}")
+        for name, size in {"depth": depth, "width": width, "n_inputs": n_inputs, "n_classes": n_classes}.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name}: a whole number of at least 1 wanted, got {size!r}")
+        if isinstance(branch, str) and branch != "1/sqrt(L)":
+            raise ValueError(f"branch: a number or '1/sqrt(L)' wanted, got {branch!r}")
+        if kind == "plain" and shortcut != 1:
+            raise ValueError(f"shortcut: a plain net has none to scale, got {shortcut!r}")
+        factor = depth**-0.5 if branch == "1/sqrt(L)" else float(branch)
+        self.kind, self.norm_name = kind, norm
+        self.stem = nn.Linear(n_inputs, width, bias=False)
+        self.blocks = nn.ModuleList(
+            Block(Branch(width, norm, activation), shortcut if kind == "residual" else None, factor)
+            for _ in range(depth)
+        )
+        self.norm = _make_norm(norm, width)
+        self.activation = _ACTIVATIONS[activation]
+        self.readout = nn.Linear(width, n_classes)
+        nn.init.normal_(self.stem.weight, std=n_inputs**-0.5)
+        for block in self.blocks:
+            weight = block.branch.linear.weight
+            if init == "orthogonal":
+                nn.init.orthogonal_(weight)
+            else:
+                nn.init.normal_(weight, std=_GAINS[init] * width**-0.5)
+
+    def forward(self, x: Tensor, without: Collection[int] = ()) -> Tensor:
+        """Return the logits; the blocks numbered in `without` are left out (of a residual one the shortcut stays)."""
+        h = self.stem(x)
+        for i, block in enumerate(self.blocks):
+            if i not in without:
+                h = block(h)
+            elif block.shortcut is not None:
+                h = block.shortcut * h
+        return self.readout(self.activation(self.norm(h)))
+
+    def forward_stacked(self, state: dict[str, Tensor], x: Tensor, note: Note) -> Tensor:
+        """Return the logits (S, B, n_classes) of S networks with stacked weights (`training`'s protocol).
+
+        Features stand before the batch, h (S, D, B): then BN of all networks is one call on S·D channels, and no
+        tensor is ever transposed.
+        """
+
+        def linear(name: str, a: Tensor) -> Tensor:
+            return torch.bmm(state[f"{name}.weight"], a)
+
+        def normalised(name: str, h: Tensor) -> Tensor:
+            if self.norm_name is None:
+                return h
+            weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+            if self.norm_name == "layer":
+                xhat = F.layer_norm(h.transpose(1, 2), (h.shape[1],)).transpose(1, 2)
+                return xhat * weight.unsqueeze(2) + bias.unsqueeze(2)
+            mean, var = state[f"{name}.running_mean"], state[f"{name}.running_var"]
+            channels = h.reshape(1, -1, h.shape[2])
+            y = F.batch_norm(channels, mean.view(-1), var.view(-1), weight.view(-1), bias.view(-1), self.training)
+            return y.view(h.shape)
+
+        h = linear("stem", x.transpose(1, 2))
+        for i, block in enumerate(self.blocks):
+            name = f"blocks.{i}"
+            update = linear(f"{name}.branch.linear", self.activation(normalised(f"{name}.branch.norm", h)))
+            note(f"{name}.branch", update)
+            if block.branch_factor != 1:
+                update = block.branch_factor * update
+            h = update if block.shortcut is None else torch.add(update, h, alpha=block.shortcut)
+            note(name, h)
+        logits = linear("readout", self.activation(normalised("norm", h))) + state["readout.bias"].unsqueeze(2)
+        return logits.transpose(1, 2)
