@@ -94,7 +94,9 @@ class _Stack:
 
         return measure
 
-    def _one(self, params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def _one(
+        self, params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         output = torch.func.functional_call(self.template, (params, buffers), (x,))
         return output, self._notes or {}
 
