@@ -218,8 +218,8 @@ class Lesion(NamedTuple):
 def lesion(record: Record) -> Lesion:
     """Delete one block after the other from the trained networks of `record` and measure the test accuracy.
 
-    A deleted residual block leaves its shortcut; a deleted plain block hands its input on. Veit et al. 2016, section 4.1.
-    Raises ValueError when the record has no weights.
+    A deleted residual block leaves its shortcut; a deleted plain block hands its input on. Veit et al. 2016,
+    section 4.1. Raises ValueError when the record has no weights.
     """
     dataset = datasets.load(record.run.data, **record.run.data_options)
     x, y = torch.from_numpy(dataset.x_test), torch.from_numpy(dataset.y_test)

@@ -25,7 +25,8 @@ class Run:
         kept as its name, so that a Run travels to other machines and into files.
     data: a name that `data.load` knows, with `data_options`.
     optimiser: "sgd" (with `momentum`) or "adam". The learning rate rises linearly from lr/warmup to `lr` over the first
-        `warmup` steps; then it stays ("constant") or falls as √(warmup/step) ("inverse_sqrt", Vaswani et al. 2017, 5.3).
+        `warmup` steps; then it stays ("constant") or falls as √(warmup/step) ("inverse_sqrt", Vaswani et al. 2017,
+        section 5.3).
     record_every: gradient norms and activation scales are taken at every so many steps; the loss at every step.
     activations, responses: which modules' outputs to measure, by dotted name with `*` for one part.
     keep_state: keep the trained weights in the Record.

@@ -3,7 +3,7 @@
 Every weight of a Run gets a leading dimension S (one slice a seed), so that S small matrix products become one batched
 product. Any `nn.Module` that `torch.func.vmap` can run will do; a module with a method
 
-    forward_stacked(state, x, note) -> outputs          state[name] (S, ...), x (S, B, ...), outputs (S, B, ..., classes)
+    forward_stacked(state, x, note) -> outputs      state[name] (S, ...), x (S, B, ...), outputs (S, B, ..., classes)
 
 brings its own, faster stacked forward pass and calls `note(module_name, tensor)` on what is worth measuring. The losses
 of the seeds are summed before the backward pass: each seed's weights see the gradient of its own loss only, and SGD and
@@ -14,7 +14,6 @@ Everything runs on one thread a Run: at these sizes two threads are slower than 
 
 import concurrent.futures as cf
 import contextlib
-import dataclasses
 import fnmatch
 import multiprocessing
 import os
@@ -42,7 +41,7 @@ _CHUNK = 512
 _global_random_numbers = threading.Lock()
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the reader's wish
+class Stopped(Exception):
     """Training was asked to stop before its last step."""
 
 
@@ -355,7 +354,7 @@ def train(
         bar = cleanup.enter_context(_bar(runs, progress))
         try:
             if executor is None and (workers == 1 or where.type != "cpu"):
-                for i in order:
+                for i in range(len(runs)):
                     done[i] = train_run(runs[i], loaded[i], str(where), on_step=bar.update)
             else:
                 pool, event, extra = executor, threading.Event(), {}
@@ -395,7 +394,7 @@ def _collect(
                 try:
                     done[i] = future.result()
                 except Exception as error:
-                    error.add_note(f"while training {dataclasses.replace(runs[i], label=runs[i].label)!r}")
+                    error.add_note(f"while training {runs[i]!r}")
                     raise
                 bar.update(runs[i].steps)
     finally:
