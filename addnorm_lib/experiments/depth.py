@@ -203,7 +203,7 @@ def trained_network(record: Record, index: int) -> DepthNet:
     if not record.state:
         raise ValueError("record: one with weights wanted, train with keep_state=True")
     network = record.run.build().to(getattr(torch, record.run.dtype))
-    network.load_state_dict({name: torch.from_numpy(value[index]) for name, value in record.state.items()})
+    network.load_state_dict({name: torch.as_tensor(value[index]) for name, value in record.state.items()})
     return network.eval()
 
 

@@ -116,7 +116,7 @@ def _importable_name(model: Callable[..., nn.Module] | str) -> Callable[..., nn.
     return f"{module}:{name}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Record:
     """What one Run gave. S seeds, T steps, R recorded steps, P weight matrices, A and Q measured modules.
 
@@ -145,16 +145,22 @@ class Record:
     seconds: float
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"Record({self.run!r}, train_loss={np.array2string(self.train_loss, precision=4)})"
+
 
 _ARRAYS = [f.name for f in dataclasses.fields(Record) if f.name not in ("run", "weights", "seconds", "state")]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Results(Sequence[Record]):
     """Records in the order of the runs that were asked for. `interrupted`: the reader stopped before all were done."""
 
     records: tuple[Record, ...]
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        return f"Results({len(self)} records{', interrupted' if self.interrupted else ''})"
 
     def __len__(self) -> int:
         return len(self.records)

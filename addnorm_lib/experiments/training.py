@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.data import Dataset
@@ -64,6 +65,18 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
     return [n for n, p in parts if len(p) == len(wanted) and all(map(fnmatch.fnmatchcase, p, wanted))]
 
 
+@contextlib.contextmanager
+def _attention_that_vmap_can_stack() -> Iterator[None]:
+    # The fused CPU attention kernels have no batching rule: vmap would run them seed by seed, with a warning.
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 class _Stack:
     """S networks of one Run with their weights stacked."""
 
@@ -88,7 +101,7 @@ class _Stack:
 
     def _hook(self, name: str) -> Callable[..., None]:
         def measure(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-            if self._notes is not None:
+            if self._notes is not None and isinstance(output, Tensor):
                 self._notes[name] = _std(output.detach().reshape(1, -1))[0]
 
         return measure
@@ -109,7 +122,8 @@ class _Stack:
 
             return self._native(self.params | self.buffers, x, note)
         self._notes = None if notes is None else {}
-        output, measured = self._mapped(self.params, self.buffers, x)
+        with _attention_that_vmap_can_stack():
+            output, measured = self._mapped(self.params, self.buffers, x)
         if notes is not None:
             notes.update(measured)
         self._notes = None
