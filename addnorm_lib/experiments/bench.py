@@ -53,8 +53,8 @@ def _loops(runs: Sequence[Run], device: str, threads: int) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--depths", type=int, nargs="+", default=[4, 12, 24])
     parser.add_argument("--device", default="cpu")

@@ -149,28 +149,26 @@ class DepthNet(nn.Module):
         return self.readout(self.activation(self.norm(h)))
 
     def forward_stacked(self, state: dict[str, Tensor], x: Tensor, note: Note) -> Tensor:
-        """Return the logits (S, B, n_classes) of S networks with stacked weights (`training`'s protocol).
+        """Return the logits (S, B, n_classes) of S networks with stacked weights (`training`'s protocol), x (S, B, D).
 
-        Features stand before the batch, h (S, D, B): then BN of all networks is one call on S·D channels, and no
-        tensor is ever transposed.
+        BN of all networks is one call on (B, S·D): the features of every network are channels of their own.
         """
 
         def linear(name: str, a: Tensor) -> Tensor:
-            return torch.bmm(state[f"{name}.weight"], a)
+            return torch.bmm(a, state[f"{name}.weight"].transpose(1, 2))
 
         def normalised(name: str, h: Tensor) -> Tensor:
             if self.norm_name is None:
                 return h
             weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
             if self.norm_name == "layer":
-                xhat = F.layer_norm(h.transpose(1, 2), (h.shape[1],)).transpose(1, 2)
-                return xhat * weight.unsqueeze(2) + bias.unsqueeze(2)
-            mean, var = state[f"{name}.running_mean"], state[f"{name}.running_var"]
-            channels = h.reshape(1, -1, h.shape[2])
-            y = F.batch_norm(channels, mean.view(-1), var.view(-1), weight.view(-1), bias.view(-1), self.training)
-            return y.view(h.shape)
+                return torch.addcmul(bias.unsqueeze(1), F.layer_norm(h, h.shape[2:]), weight.unsqueeze(1))
+            mean, var = state[f"{name}.running_mean"].view(-1), state[f"{name}.running_var"].view(-1)
+            channels = h.transpose(0, 1).reshape(h.shape[1], -1)
+            y = F.batch_norm(channels, mean, var, weight.view(-1), bias.view(-1), self.training)
+            return y.view(h.shape[1], *h.shape[::2]).transpose(0, 1)
 
-        h = linear("stem", x.transpose(1, 2))
+        h = linear("stem", x)
         for i, block in enumerate(self.blocks):
             name = f"blocks.{i}"
             update = linear(f"{name}.branch.linear", self.activation(normalised(f"{name}.branch.norm", h)))
@@ -179,8 +177,7 @@ class DepthNet(nn.Module):
                 update = block.branch_factor * update
             h = update if block.shortcut is None else torch.add(update, h, alpha=block.shortcut)
             note(name, h)
-        logits = linear("readout", self.activation(normalised("norm", h))) + state["readout.bias"].unsqueeze(2)
-        return logits.transpose(1, 2)
+        return linear("readout", self.activation(normalised("norm", h))) + state["readout.bias"].unsqueeze(1)
 
 
 def depth_runs(

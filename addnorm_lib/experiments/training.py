@@ -323,7 +323,8 @@ def _local_pool(runs: Sequence[Run], workers: int) -> Iterator[tuple[cf.Executor
     # Fork is unsafe beside the threads of a kernel; a fork server starts without them and imports torch only once.
     context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
-        context.set_forkserver_preload(["torch", "addnorm_lib.experiments.training"])
+        # torch imports torch._dynamo at the first optimiser, which would cost every worker most of a second.
+        context.set_forkserver_preload(["torch", "torch._dynamo", "addnorm_lib.experiments.training"])
     event = context.Event()
     with cf.ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(event,)) as processes:
         yield processes, event, {}
@@ -408,6 +409,8 @@ def _collect(
                 try:
                     done[i] = future.result()
                 except Exception as error:
+                    if isinstance(error, cf.BrokenExecutor):
+                        error.add_note("In a script, call train below `if __name__ == '__main__':`, or pass workers=1.")
                     error.add_note(f"while training {runs[i]!r}")
                     raise
                 bar.update(runs[i].steps)
