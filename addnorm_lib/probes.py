@@ -145,15 +145,15 @@ def read_back(features: Tensor, inputs: Tensor, *, train_fraction: float = 0.7) 
     Raises ValueError when the numbers of rows differ.
     """
     from sklearn.linear_model import RidgeCV
-    from sklearn.preprocessing import StandardScaler
 
     if len(features) != len(inputs):
         raise ValueError(f"features: as many rows as inputs, {len(inputs)}, wanted, got {len(features)}")
     x, y = features.double().numpy(), inputs.double().numpy()
     split = int(train_fraction * len(x))
-    scaler = StandardScaler().fit(x[:split])
-    model = RidgeCV(alphas=np.logspace(-6, 4, 11)).fit(scaler.transform(x[:split]), y[:split])
-    return torch.from_numpy(model.predict(scaler.transform(x)))
+    # One scale for all features: a feature that hardly ever fires must not be blown up to unit variance.
+    x = x / x[:split].std()
+    model = RidgeCV(alphas=np.logspace(-8, 2, 11)).fit(x[:split], y[:split])
+    return torch.from_numpy(model.predict(x))
 
 
 def reconstruction_r2(features: Tensor, inputs: Tensor, *, train_fraction: float = 0.7) -> float:

@@ -35,7 +35,7 @@ def broadcast_map(x: Tensor, update: Tensor) -> Picture:
     limit = max(t.abs().max().item() for _title, t in panels)
     for ax, (title, values) in zip(axes, panels, strict=True):
         ax.imshow(values, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
-        ax.set_title(f"{title}  {tuple(values.shape)}")
+        ax.set_title(f"{title}  {tuple(values.shape)}", fontsize=10)
         ax.set_xticks(range(values.shape[1]))
         ax.set_yticks(range(len(values)))
         ax.grid(False)
