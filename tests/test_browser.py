@@ -57,16 +57,10 @@ def test_a_reader_works_through_a_notebook(path, small_notebook, tmp_path):
         assert opened.errors() == []
         assert f"○ {exercise.id} " in _text(opened)
 
-        panel = page.locator(".addnorm-panel").first
-        picture, readout = panel.locator("img.addnorm-picture"), panel.locator(".addnorm-readout")
-        before = picture.get_attribute("src"), readout.inner_text()
-        handle = panel.locator(".noUi-handle").first
-        handle.focus()
-        handle.press("ArrowRight")
-        page.wait_for_function(
-            "([img, src, text, old]) => img.src != src && text.innerText != old",
-            arg=[picture.element_handle(), before[0], readout.element_handle(), before[1]],
-        )
+        panels = page.locator(".addnorm-panel").all()
+        assert panels
+        for panel in panels:
+            _move_every_slider(page, panel)
 
         source = exercise.stub.strip().splitlines()[0]
         stub = opened.code_cells.filter(has_text=source).first
@@ -76,6 +70,21 @@ def test_a_reader_works_through_a_notebook(path, small_notebook, tmp_path):
         opened.run_cell(check)
         assert f"✓ {exercise.id} " in check.locator(".jp-OutputArea").inner_text()
         assert opened.errors() == []
+
+
+def _move_every_slider(page, panel):
+    """Each slider, moved by one key, changes the picture and the words."""
+    picture, readout = panel.locator("img.addnorm-picture"), panel.locator(".addnorm-readout")
+    handles = panel.locator(".noUi-handle").all()
+    assert handles
+    for handle in handles:
+        before = picture.get_attribute("src"), readout.inner_text()
+        at_the_end = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+        handle.press("ArrowLeft" if at_the_end else "ArrowRight")
+        page.wait_for_function(
+            "([img, src, text, old]) => img.src != src && text.innerText != old",
+            arg=[picture.element_handle(), before[0], readout.element_handle(), before[1]],
+        )
 
 
 def _text(opened):

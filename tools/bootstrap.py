@@ -209,7 +209,7 @@ def test():
         # The tests that need it say so; where ADDNORM_REQUIRE names it, they fail.
         print(f"left out: Colab's version set ({error})", file=sys.stderr)
     # Two at a time and one at a time handed out, for the longest tests come first.
-    become("-m", "pytest", "-n", "2", "--maxschedchunk", "1", OMP_NUM_THREADS="1")
+    become("-m", "pytest", "-n", "2", "--maxschedchunk", "1", "--durations=8", OMP_NUM_THREADS="1")
 
 
 def notebooks():

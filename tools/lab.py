@@ -114,8 +114,8 @@ class OpenNotebook:
         page.goto(f"{address}/doc/tree/{name}")
         page.locator(".jp-NotebookPanel-notebook").wait_for()
         page.locator(".jp-CodeCell").first.wait_for()
-        # Before the kernel answers, a command to run cells would be lost.
-        page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for(state="attached")
+        # Before the kernel answers, a command to run cells is lost; the status bar is the first to know that it does.
+        page.locator("#jp-main-statusbar", has_text="| Idle").wait_for()
 
     @property
     def code_cells(self) -> Locator:
@@ -138,7 +138,10 @@ class OpenNotebook:
         self.wait_until_idle(seconds)
 
     def wait_until_idle(self, seconds: float) -> None:
-        """Wait until some cell has run and none is running or waiting to."""
+        """Wait until some cell has run and none is running or waiting to; a run has 30 s to begin."""
+        self.page.wait_for_function(
+            "prompts => [...document.querySelectorAll(prompts)].some(e => /[*\\d]/.test(e.textContent))", arg=PROMPTS
+        )
         self.page.wait_for_function(
             """prompts => {
                 const texts = [...document.querySelectorAll(prompts)].map(e => e.textContent);
