@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from addnorm_lib.experiments import data
+from addnorm_lib.experiments import bench, data
 from addnorm_lib.experiments.bench import plain_loop
 from addnorm_lib.experiments.depth import DepthNet, depth_runs
 from addnorm_lib.experiments.results import Run
@@ -47,7 +47,8 @@ class Unstacked(DepthNet):
 TOKENS = {"length": 5, "vocabulary": 7, "n_train": 64, "n_test": 32}
 EQUAL = {
     "plain": Run(DepthNet, {"kind": "plain", "depth": 4}),
-    "residual": Run(DepthNet, {"kind": "residual", "depth": 8}),
+    "residual": Run(DepthNet, {"kind": "residual", "depth": 4}),
+    "deep residual": Run(DepthNet, {"kind": "residual", "depth": 24}, dtype="float64"),
     "residual, Adam, warm-up": Run(DepthNet, {"depth": 4}, optimiser="adam", lr=1e-3, warmup=20, dtype="float64"),
     "layer norm": Run(DepthNet, {"depth": 8, "norm": "layer"}, dtype="float64"),
     "no norm": Run(DepthNet, {"depth": 8, "norm": None, "branch": "1/sqrt(L)"}),
@@ -68,6 +69,13 @@ def test_every_seed_trains_as_it_would_alone(name):
     for i, seed in enumerate(run.seeds):
         np.testing.assert_allclose(record.loss[i], plain_loop(run, seed), rtol=0, atol=1e-5)
     assert not np.allclose(record.loss[0], record.loss[1], atol=1e-3)
+
+
+def test_the_benchmark_runs(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["bench", "--steps", "2", "--seeds", "2", "--depths", "1", "2", "--rounds", "1"])
+    bench.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 runs × 2 seeds × 2 steps") and len(lines) == 9
 
 
 def test_what_is_recorded_is_what_hooks_on_one_network_see():
@@ -103,7 +111,7 @@ def test_final_errors_come_from_evaluation_mode():
             (dataset.x_train, dataset.y_train, record.train_loss, record.train_error),
             (dataset.x_test, dataset.y_test, record.test_loss, record.test_error),
         ):
-            logits, target = network(torch.from_numpy(x)), torch.from_numpy(y)
+            logits, target = network(torch.from_numpy(x)).detach(), torch.from_numpy(y)
             assert loss[i] == pytest.approx(float(nn.functional.cross_entropy(logits, target)), rel=1e-5)
             assert error[i] == pytest.approx(float((logits.argmax(1) != target).double().mean()), abs=1e-9)
 
