@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / "notebooks").glob("01_*.ipynb"))
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.slow,
     pytest.mark.skipif(not Path("/usr/bin/chromium").exists(), reason="Chromium is not installed"),
 ]
 

@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (NotebookError, ValueError, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: notebooks that were not finished are as they were", file=sys.stderr)
+        return 130
     return 0
 
 
