@@ -35,8 +35,9 @@ def choose_config(D: int, dtype: torch.dtype, two_gradients: bool = False) -> Co
     """Return the tiles for rows of D features whose sum has `dtype`; from these alone, so that bits never depend on M.
 
     `two_gradients`: backward writes x's gradient and residual's to separate buffers (dropout, alpha, or a wider
-    residual). The rule is sixteen numbers a thread, or eight in float64; in backward half as many for two gradients.
-    ptxas for compute capabilities 7.5, 8.0, 9.0 and 10.0 then finds registers for everything:
+    residual). The rule is sixteen numbers a thread, or eight in float64; in backward half as many for two gradients
+    or in float64 (where eight spill 16 to 32 bytes under Triton 3.7). ptxas for compute capabilities 7.5, 8.0, 9.0 and
+    10.0 then finds registers for everything:
 
     - forward: a whole row up to 16384 features, at most 64 registers for each of 1024 threads; twice as wide spills
       with a float32 sum over bfloat16 x, so wider rows go in chunks.
@@ -54,7 +55,7 @@ def choose_config(D: int, dtype: torch.dtype, two_gradients: bool = False) -> Co
         return Tile(max(1, 32 * unit * warps // columns), columns, warps, stages)
 
     forward = whole(unit, 4, 1) if columns <= 1024 * unit else Tile(1, 256 * unit, 8)
-    per_thread = unit // 2 if two_gradients else unit
+    per_thread = unit // 2 if two_gradients or dtype is torch.float64 else unit
     backward = whole(per_thread, 1, 2) if columns <= 512 * per_thread else Tile(4, 64 * unit, 16, 2)
     return Config(forward, backward, programs_per_sm=16 // backward.warps, finalize=Tile(64, 32, 4))
 
