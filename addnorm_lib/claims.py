@@ -19,7 +19,9 @@ STATEMENTS: dict[str, str] = {
     "B7": N_("a residual relieves vanishing gradients, it does not abolish vanishing or explosion"),
     "B8": N_("plain stacks lose early information, residual stacks keep what no branch erases"),
     "B9": N_("at initialisation the branch's share of the variance is 1/(l + 1)"),
-    "B10": N_("a residual is the sum, not a copy: only the sum gives the gradient a direct path"),
+    "B10": N_(
+        "a residual is the sum, not a copy: it gives a direct path at constant width, a detached copy gives none"
+    ),
     "B13": N_("gradients reach early layers by short paths"),
 }
 

@@ -216,7 +216,7 @@ BROADCAST = Exercise(
 
 
 def block_jacobian(branch, x):
-    """Return the Jacobian ∂y/∂x (D, D) of y = x + F(x) at the vector x (D,); `branch` is F."""
+    """Return the Jacobian ∂y/∂x (D, D) of y = x + F(x) at x (D,); torch.func.jacrev(F)(x) is F's."""
     jacobian = torch.func.jacrev(branch)(x)
     return torch.eye(len(x), dtype=x.dtype) + jacobian
 
@@ -278,9 +278,9 @@ JACOBIAN = Exercise(
 
 
 def identity_depth(branch, x, deviation):
-    """Return how many blocks like x + F(x) may be stacked before √((1 + s²)^L − 1) exceeds `deviation`.
+    """Return the largest whole L (0 if none) for which √((1 + s²)^L − 1) ≤ `deviation`: so many blocks stay near I.
 
-    An experiment: measure the gain s = ‖J‖_F / √D of `branch` at x (D,), then use the formula of section 1.3.
+    An experiment: measure the gain s = ‖J‖_F / √D of `branch` at x (D,), with torch.func.jacrev; s is not zero.
     """
     jacobian = torch.func.jacrev(branch)(x)
     gain = jacobian.norm() / math.sqrt(len(x))
@@ -353,9 +353,10 @@ DEPTH = Exercise(
 
 
 def path_shares(n_blocks, gain):
-    """Return a list: the share of the gradient's energy that paths through exactly k branches carry, k = 0 … n_blocks.
+    """Return a list that sums to 1: the share of energy carried by paths through k branches, k = 0 … n_blocks.
 
-    A path takes each block's branch or its shortcut. `gain` is s: each branch on a path multiplies the energy by s².
+    There are C(n, k) paths of length k: at each block a path takes the branch or the shortcut. `gain` is s: each
+    branch on a path multiplies the energy by s².
     """
     energies = [math.comb(n_blocks, k) * gain ** (2 * k) for k in range(n_blocks + 1)]
     return [energy / sum(energies) for energy in energies]
@@ -468,7 +469,7 @@ ERASE = Exercise(
 
 
 def invert_block(y, branch, n_steps):
-    """Return x with x + F(x) = y, found by n_steps rounds of x ← y − F(x), begun at x = y.
+    """Return x with x + F(x) = y, found by n_steps rounds of x ← y − F(x), begun at x = y (no round: y).
 
     It converges wherever F shrinks distances (a Lipschitz constant below 1): such a branch erases nothing.
     """

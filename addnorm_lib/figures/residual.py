@@ -68,7 +68,7 @@ def identity_losses(result: IdentityLosses) -> Picture:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(result.depths, [str(depth) for depth in result.depths])
-    ax.set_xlim(result.depths[0] * 0.9, result.depths[-1] * 2.6)
+    ax.set_xlim(result.depths[0] * 0.9, result.depths[-1] * 3.2)
     ax.set_xlabel(_("depth L (blocks)"))
     ax.set_ylabel(_("mean squared error on H(x) = x"))
     deepest = {kind: losses[-1].median().item() for kind, losses in result.losses.items()}
@@ -176,17 +176,21 @@ def reconstruction(
     ends = "; ".join(
         _("{name} {value:.1f}").format(name=name, value=values[-1].mean().item()) for name, values in r2.items()
     )
-    text = _("Share of a digit's pixels that can be read back at depth {depth}: {ends}.")
+    text = _("R² of a linear read-out of the input at depth {depth}: {ends}.")
     return Picture(figure, text.format(depth=depths[-1], ends=ends))
 
 
 @house_style
-def read_back_digits(digits: Tensor, rows: Mapping[str, Tensor]) -> Picture:
-    """Draw digits (N, 64) and, a row for each name, what could be read back of them (N, 64)."""
+def read_back_digits(digits: Tensor, rows: Mapping[str, Tensor], background: Tensor | float = 0.0) -> Picture:
+    """Draw digits (N, 64) and, a row for each name, what could be read back of them (N, 64).
+
+    `background` (64,), the mean picture, is added to every picture.
+    """
     figure, axes = new_figure(8, 0.95 * (len(rows) + 1), rows=len(rows) + 1, columns=len(digits))
     for row, (name, images) in enumerate({_("input"): digits, **rows}.items()):
         for ax, image in zip(axes[row], images, strict=True):
-            ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=digits.min(), vmax=digits.max())
+            shown = (image + background).reshape(8, 8)
+            ax.imshow(shown, cmap="gray_r", vmin=0, vmax=(digits + background).max())
             ax.set_xticks([])
             ax.set_yticks([])
             ax.grid(False)
