@@ -154,4 +154,5 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         if _agrees(exercise, got, mistaken):
             return Verdict("wrong", f"{_(known.message)} {example}", known.name)
     where = _where(got[first].error, answer) if got[first].error is not None else ""
-    return Verdict("wrong", f"{wrong[first]}{where}. {example}")
+    stop = "" if (wrong[first] + where).endswith("?") else "."
+    return Verdict("wrong", f"{wrong[first]}{where}{stop} {example}")

@@ -76,15 +76,16 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_randomness() -> Iterator[None]:
-    """Give every global random state back as it was: torch's, NumPy's and Python's."""
-    of_numpy, of_python = np.random.get_state(), random.getstate()
-    with torch.random.fork_rng(devices=[]):
+def _own_globals() -> Iterator[None]:
+    """Give what a function may have set for everybody back as it was: random states, default dtype, gradient mode."""
+    of_numpy, of_python, dtype = np.random.get_state(), random.getstate(), torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(torch.is_grad_enabled()):
         try:
             yield
         finally:
             np.random.set_state(of_numpy)
             random.setstate(of_python)
+            torch.set_default_dtype(dtype)
 
 
 def _unchanged(before: Any, after: Any) -> bool:
@@ -114,7 +115,7 @@ def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(printed),
             warnings.catch_warnings(),
-            _own_randomness(),
+            _own_globals(),
             deadline(seconds),
         ):
             warnings.simplefilter("ignore")

@@ -152,3 +152,14 @@ def test_the_global_random_state_is_untouched():
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.array_equal(np.random.get_state()[1], states[1])
     assert random.getstate() == states[2]
+
+
+def test_what_a_function_sets_for_everybody_is_set_back():
+    def careless(x):
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+        return x
+
+    call(careless, (torch.ones(1),), 5.0)
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.is_grad_enabled()
