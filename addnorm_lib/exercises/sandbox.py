@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import io
+import random
 import signal
 import threading
 import warnings
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -73,7 +75,23 @@ def deadline(seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
+@contextlib.contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Give every global random state back as it was: torch's, NumPy's and Python's."""
+    of_numpy, of_python = np.random.get_state(), random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            np.random.set_state(of_numpy)
+            random.setstate(of_python)
+
+
 def _unchanged(before: Any, after: Any) -> bool:
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, np.ndarray):
+        return before.dtype == after.dtype and bool(np.array_equal(before, after, equal_nan=before.dtype.kind in "fc"))
     if isinstance(before, torch.Tensor):
         return (
             before.shape == after.shape
@@ -96,7 +114,7 @@ def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(printed),
             warnings.catch_warnings(),
-            torch.random.fork_rng(devices=[]),
+            _own_randomness(),
             deadline(seconds),
         ):
             warnings.simplefilter("ignore")

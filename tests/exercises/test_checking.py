@@ -1,0 +1,203 @@
+"""`check`, `hint`, `progress`: one line, in words, whatever the learner hands in."""
+
+import math
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from addnorm_lib import exercises
+from addnorm_lib.exercises.checking import judge
+from addnorm_lib.exercises.comparison import difference, show
+
+BLOCK, _, _, _, DEPTH, PATHS, *_rest = exercises.chapter(1)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_session(monkeypatch):
+    monkeypatch.setattr(exercises, "_states", {})
+    monkeypatch.setattr(exercises, "_hints_given", {})
+
+
+def explode(x, branch):
+    y = branch(x)
+    return y["no such key"]
+
+
+def in_place(x, branch):
+    update = branch(x)
+    x += update
+    return x
+
+
+def spin(x, branch):
+    while True:
+        pass
+
+
+def recurse(x, branch):
+    return recurse(x, branch)
+
+
+def leave(x, branch):
+    raise SystemExit
+
+
+def two_lines(x, branch):
+    raise ValueError("first\nsecond")
+
+
+def chatty(x, branch):
+    print("shape", tuple(x.shape))
+    print("done")
+    return 17 * x
+
+
+WRONG = {
+    "exception": (explode, ["IndexError", '(line 3: return y["no such key"])']),
+    "error of two lines": (two_lines, ["ValueError: first", "(line 2: raise ValueError("]),
+    "shape": (lambda x, branch: x.sum(), ["shape (2,) wanted, got ()"]),
+    "dtype": (lambda x, branch: (x + branch(x)).double(), ["dtype torch.float32 wanted, got torch.float64"]),
+    "nan": (lambda x, branch: (x + branch(x)) * math.nan, ["NaN"]),
+    "none": (lambda x, branch: None, ["returned None"]),
+    "list": (lambda x, branch: (x + branch(x)).tolist(), ["a torch.Tensor wanted, got list"]),
+    "in place": (in_place, ["changes x in place"]),
+    "exit": (leave, ["SystemExit"]),
+    "recursion": (recurse, ["RecursionError"]),
+    "too few arguments": (lambda x: x, ["residual_block(x, branch) wanted, yours takes (x)"]),
+    "too many arguments": (lambda x, branch, scale: x, ["yours takes (x, branch, scale)"]),
+    "called": (torch.ones(2), ["a function wanted, got Tensor", 'check("1.1", residual_block)']),
+    "a class": (int, []),
+    "prints": (chatty, ["expected [1.5, 3], got [17, 34]", "it printed: shape (2,) ⏎ done"]),
+    "numbers": (lambda x, branch: 17 * x, ["the numbers differ. For x = [1, 2], branch = z ↦ z/2: expected [1.5, 3]"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_answer_gets_one_line_that_says_why(name, capsys):
+    answer, words = WRONG[name]
+    exercises.check("1.1", answer)
+    out, err = capsys.readouterr()
+    assert out.startswith("✗ 1.1 ")
+    assert out.count("\n") == 1 and out.endswith("\n")
+    assert "Traceback" not in out and err == ""
+    for word in words:
+        assert word in out
+
+
+@pytest.mark.parametrize("function", [spin, lambda x, branch: time.sleep(60)])
+def test_an_endless_answer_is_stopped(function):
+    started = time.monotonic()
+    verdict = judge(replace(BLOCK, seconds=0.3), function)
+    assert verdict.state == "wrong"
+    assert "still running after 0.3 s" in verdict.text
+    assert time.monotonic() - started < 30  # not a timing: it ended at all, after one case of four
+
+
+def test_an_endless_answer_is_stopped_on_another_thread():
+    verdicts = []
+    exercise = replace(BLOCK, seconds=0.3)
+    thread = threading.Thread(target=lambda: verdicts.append(judge(exercise, spin)), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert "still running after 0.3 s" in verdicts[0].text
+
+
+def test_keyboard_interrupt_passes_through_check():
+    def stop(x, branch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        exercises.check("1.1", stop)
+
+
+def test_ellipsis_is_not_attempted(capsys):
+    exercises.check("1.1", ...)
+    assert capsys.readouterr().out == "○ 1.1 not attempted yet\n"
+
+
+@pytest.mark.parametrize("given", ["9.9", 1.1, None, ["1.1"]])
+@pytest.mark.parametrize("ask", [lambda i: exercises.check(i, len), exercises.hint, exercises.solution])
+def test_an_unknown_id_prints_one_line(ask, given, capsys):
+    assert ask(given) is None
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert repr(given) in out and "1.1–1.8" in out
+
+
+def test_hints_come_in_turn_and_begin_again(capsys):
+    total = len(BLOCK.hints)
+    for _again in range(2 * total):
+        exercises.hint("1.1")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:total] == lines[total:]
+    assert lines[:total] == [f"1.1 hint {i + 1} of {total}: {text}" for i, text in enumerate(BLOCK.hints)]
+
+
+def test_progress_follows_the_checks(capsys):
+    exercises.progress(1)
+    exercises.check("1.1", BLOCK.solve)
+    exercises.check("1.2", lambda x, branch, weight: None)
+    exercises.check("1.3", ...)
+    exercises.progress()
+    exercises.check("1.1", ...)
+    exercises.progress(1)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("chapter")]
+    assert [line.split("  ")[1] for line in lines] == ["□□□□□□□□", "■▫□□□□□□", "□▫□□□□□□"]
+    assert "1 of 8 solved; next: 1.2" in lines[1]
+
+
+def test_progress_of_a_finished_chapter_names_nothing_next(capsys):
+    for exercise in exercises.chapter(1):
+        exercises.check(exercise.id, exercise.solve)
+    exercises.progress(1)
+    assert capsys.readouterr().out.splitlines()[-1] == "chapter 1  ■■■■■■■■  8 of 8 solved"
+
+
+def test_an_unknown_chapter_is_named(capsys):
+    exercises.progress(99)
+    assert "99" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="number: one of 1.* wanted, got 99"):
+        exercises.chapter(99)
+
+
+def test_numbers_may_come_as_tensors_but_not_as_text():
+    assert difference(torch.tensor(2), 2, 0, 0) is None
+    assert difference(torch.tensor([0.5]), 0.5, 0, 0) is None
+    assert "a number wanted, got str" in difference("2", 2, 0, 0)
+    assert "a number wanted, got bool" in difference(True, 1, 0, 0)
+    assert difference(float("nan"), 1.0, 1, 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        ((1.0,), (1.0, 2.0), "2 elements wanted, got 1"),
+        (1.0, [1.0], "a list wanted, got float"),
+        ({"a": 1}, {"b": 1}, "a dict with the keys b wanted"),
+        ({"a": 1}, {"a": 2}, "the numbers differ"),
+        ([1.0, "x"], [1.0, 2.0], "a number wanted, got str"),
+        (1, True, "bool wanted"),
+        ("no", "yes", "str wanted"),
+    ],
+)
+def test_differences_are_said_in_words(got, want, words):
+    assert words in difference(got, want, 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.0, "0"),
+        (1 / 3, "0.3333"),
+        (torch.tensor([1.0, 2.5]), "[1, 2.5]"),
+        (torch.ones(3, 5), "a tensor of shape (3, 5)"),
+        ((1, 2.0), "(1, 2)"),
+        ({"k": 0.5}, "{'k': 0.5}"),
+        ("x" * 99, "'" + "x" * 56 + "…"),
+    ],
+)
+def test_values_are_shown_short(value, text):
+    assert show(value) == text

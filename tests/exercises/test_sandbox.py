@@ -1,0 +1,154 @@
+"""The sandbox: whatever a learner's function does, the caller gets an outcome, and nothing leaks out."""
+
+import random
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from addnorm_lib.exercises.sandbox import call
+
+
+def spin():
+    while True:
+        pass
+
+
+def spin_and_swallow():
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            continue
+
+
+def spin_and_swallow_the_first_ring():
+    try:
+        spin()
+    except:  # noqa: E722
+        spin()
+
+
+@pytest.mark.parametrize("function", [spin, spin_and_swallow, spin_and_swallow_the_first_ring, lambda: time.sleep(60)])
+def test_the_deadline_ends_a_call_on_the_main_thread(function):
+    assert call(function, (), 0.2).timed_out
+
+
+@pytest.mark.parametrize("function", [spin, spin_and_swallow])
+def test_the_deadline_ends_a_call_on_another_thread(function):
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(call(function, (), 0.2)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert outcomes[0].timed_out
+
+
+def test_no_timer_is_left_behind():
+    before = signal.getsignal(signal.SIGALRM)
+    call(lambda: 1, (), 0.05)
+    call(spin, (), 0.05)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
+
+    late = []
+
+    def quick_call_then_work():
+        late.append(call(lambda: 1, (), 0.1))
+        ends = time.monotonic() + 0.3
+        while time.monotonic() < ends:
+            pass
+        late.append("not interrupted")
+
+    thread = threading.Thread(target=quick_call_then_work)
+    thread.start()
+    thread.join(30)
+    assert late[0].value == 1
+    assert late[1] == "not interrupted"
+
+
+def recurse():
+    return recurse()
+
+
+def leave():
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [(leave, SystemExit), (recurse, RecursionError), (lambda: 1 / 0, ZeroDivisionError), (lambda x: x, TypeError)],
+)
+def test_every_error_is_an_outcome(function, error):
+    outcome = call(function, (), 5.0)
+    assert isinstance(outcome.error, error)
+    assert not outcome.timed_out
+
+
+def test_keyboard_interrupt_passes_through():
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(stop, (), 5.0)
+
+
+def test_output_is_caught_and_kept(capfd):
+    def chatty(x):
+        print("looking at", x)
+        return x
+
+    outcome = call(chatty, (3,), 5.0)
+    assert (outcome.value, outcome.printed) == (3, "looking at 3\n")
+    assert capfd.readouterr() == ("", "")
+
+
+def set_first(x):
+    x[0] = 7
+
+
+def shrink(x):
+    x.resize_(1)
+
+
+def with_nan(*values):
+    return torch.tensor([*values, torch.nan])
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "changed"),
+    [
+        (lambda x: x.add_(1), torch.ones(2), True),
+        (lambda x: x + 1, torch.ones(2), False),
+        (lambda x: x + 1, with_nan(1.0), False),
+        (set_first, with_nan(1.0), True),
+        (set_first, [1, 2], True),
+        (set_first, [torch.ones(2), torch.ones(2)], True),
+        (set_first, np.ones(2), True),
+        (lambda x: x + 1, np.ones(2), False),
+        (shrink, torch.ones(2), True),
+        (lambda module: module.weight.data.zero_(), torch.nn.Linear(2, 2), True),
+        (lambda module: module(torch.ones(2)), torch.nn.Linear(2, 2), False),
+    ],
+)
+def test_a_change_in_place_is_seen_and_does_not_reach_the_caller(function, argument, changed):
+    before = repr(argument)
+    assert call(function, (argument,), 5.0).changed == ((0,) if changed else ())
+    assert repr(argument) == before
+
+
+def test_the_global_random_state_is_untouched():
+    def reseed():
+        torch.manual_seed(123)
+        np.random.seed(123)
+        random.seed(123)
+        return torch.rand(1), np.random.rand(), random.random()
+
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    call(reseed, (), 5.0)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.array_equal(np.random.get_state()[1], states[1])
+    assert random.getstate() == states[2]
