@@ -159,7 +159,7 @@ def test_progress_of_a_finished_chapter_names_nothing_next(capsys):
 def test_an_unknown_chapter_is_named(capsys):
     exercises.progress(99)
     assert "99" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="number: one of 1.* wanted, got 99"):
+    with pytest.raises(ValueError, match=r"number: one of 1.* wanted, got 99"):
         exercises.chapter(99)
 
 
