@@ -30,3 +30,25 @@ def pytest_terminal_summary(terminalreporter):
     reasons = {r.longrepr[2].removeprefix("Skipped: ") for r in skipped if isinstance(r.longrepr, tuple)}
     if reasons:
         terminalreporter.write_line("left out: " + "; ".join(sorted(reasons)))
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path):
+    """Return a function that displays an object in a real IPython shell and returns the outputs' (data, metadata)."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    from IPython.core.history import HistoryManager
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.display import display
+    from IPython.utils.capture import capture_output
+
+    monkeypatch.setattr(HistoryManager, "enabled", False)
+    InteractiveShell.clear_instance()
+    InteractiveShell.instance()
+
+    def show(thing):
+        with capture_output() as captured:
+            display(thing)
+        return [(output.data, output.metadata) for output in captured.outputs]
+
+    yield show
+    InteractiveShell.clear_instance()

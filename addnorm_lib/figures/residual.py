@@ -157,12 +157,10 @@ def path_lengths(shares: Mapping[float, Tensor]) -> Picture:
 
 
 @house_style
-def reconstruction(
-    depths: Sequence[int], r2: Mapping[str, Tensor], styles: Mapping[str, dict] | None = None
-) -> Picture:
+def reconstruction(depths: Sequence[int], r2: Mapping[str, Tensor]) -> Picture:
     """Draw the share of the input that a linear read-out recovers, R² (depths, seeds), against depth."""
     figure, ax = new_figure(8, 3.2)
-    styles = dict(zip(r2, (PLAIN, RESIDUAL, SERIES[2]), strict=False))
+    styles = dict(zip(r2, (PLAIN, RESIDUAL, *SERIES[2:]), strict=False))
     for name, values in r2.items():
         middle = values.mean(dim=1)
         errors = torch.stack([middle - values.min(dim=1).values, values.max(dim=1).values - middle]).numpy()

@@ -142,7 +142,7 @@ def tape_panel(scale: float = 0.5, direction: int = 0) -> Panel:
             a=a,
             k=k,
             before=x @ unit,
-            after=(x + branch) @ unit + 0.0,
+            after=round((x + branch) @ unit, 9) + 0.0,  # rounding noise would print as −0.00
             length=np.linalg.norm(x),
             new_length=np.linalg.norm(x + branch),
         )

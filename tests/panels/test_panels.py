@@ -1,104 +1,201 @@
-"""Every panel: what dragging does, what the stored output holds, and the time of a redraw (printed, not asserted)."""
+"""Every live panel: it moves, it says what it shows, it can be shown without a kernel, and its speed is printed."""
 
+import base64
+import html
+import importlib
 import io
-import statistics
+import math
 import time
 
+import ipywidgets as widgets
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from addnorm_lib import panels, probes
+from addnorm_lib.exercises import _CHAPTERS
 from addnorm_lib.panels import residual
+from addnorm_lib.panels.panel import Panel, slider
 
-PANELS = {
-    "gradient": (residual.gradient_panel, [{"L": 1 + i, "s": 0.1 + 0.02 * i} for i in range(40)]),
-    "tape": (residual.tape_panel, [{"a": 0.05 * i, "k": i % 8} for i in range(40)]),
+FACTORIES = {
+    f"{module}.{name}": make
+    for module in _CHAPTERS.values()
+    for name, make in vars(importlib.import_module(f"{panels.__name__}.{module}")).items()
+    if name.endswith("_panel")
 }
 
 
-@pytest.fixture(params=PANELS)
-def panel_and_moves(request):
-    make, moves = PANELS[request.param]
-    return make(), moves
+@pytest.fixture(params=FACTORIES)
+def panel(request):
+    return FACTORIES[request.param]()
 
 
-def pixels(png: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+def ends(control):
+    """Return two values that a control can take, the second other than the first."""
+    if isinstance(control, widgets.FloatLogSlider):
+        return control.base**control.min, control.base**control.max
+    if hasattr(control, "min"):
+        return control.min, control.max
+    options = [option[1] if isinstance(option, tuple) else option for option in getattr(control, "options", ())]
+    return (options[0], options[-1]) if options else (False, True)
 
 
-def test_every_move_changes_picture_and_readout_and_its_time_is_printed(panel_and_moves, capsys):
-    panel, moves = panel_and_moves
-    seconds, seen = [], set()
-    for move in moves:
-        start = time.perf_counter()
-        readout = panel.set(**move)
-        seconds.append(time.perf_counter() - start)
-        assert panel.values == pytest.approx(move)
-        assert readout == panel.readout
-        seen.add((readout, panel._picture.value))
-    assert len(seen) == len(moves)
-    with capsys.disabled():
-        print(f"\n{panel.title}: a redraw takes {1e3 * statistics.median(seconds):.0f} ms in the kernel (median)")
+def other_value(control):
+    low, high = ends(control)
+    return low if control.value == high else high
 
 
-def test_the_saved_background_gives_the_picture_of_a_full_redraw(panel_and_moves):
-    panel, moves = panel_and_moves
-    panel.set(**moves[3])
-    panel.set(**moves[20])
-    fast = pixels(panel._picture.value)
-    panel._canvas.forget_background()
-    panel.redraw()
-    np.testing.assert_array_equal(fast, pixels(panel._picture.value))
+def pixels(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-def test_a_slider_moved_by_the_reader_redraws(panel_and_moves):
-    panel, moves = panel_and_moves
-    before = panel.readout, panel._picture.value
-    name, value = next(iter(moves[7].items()))
-    panel.controls[name].value = value
-    assert panel.readout != before[0]
-    assert panel._picture.value != before[1]
-    assert panel.readout in panel._readout.value
+def test_every_chapter_with_panels_is_found():
+    assert {"residual.gradient_panel", "residual.tape_panel"} <= set(FACTORIES)
+
+
+def test_a_panel_begins_with_a_picture_a_readout_and_instructions(panel):
+    assert isinstance(panel, Panel)
+    assert panel.readout and panel.title and panel.try_this
+    assert repr(panel) == f"{panel.title}: {panel.readout}"
+    image = next(child for child in panel.box.children if isinstance(child, widgets.Image))
+    picture = pixels(image.value)
+    assert picture.std() > 1
+    assert picture.shape[1] == 2 * int(image.width)  # two pixels a CSS pixel
+
+
+def test_every_control_moves_the_readout_and_the_picture(panel):
+    image = next(child for child in panel.box.children if isinstance(child, widgets.Image))
+    for name, control in panel.controls.items():
+        readout, picture = panel.readout, image.value
+        value = other_value(control)
+        assert panel.set(**{name: value}) == panel.readout != readout
+        assert panel.values[name] == pytest.approx(value)
+        assert image.value != picture
+        readout, picture = panel.readout, image.value
+        control.value = other_value(control)  # as a drag does
+        assert panel.readout != readout
+        assert image.value != picture
+        assert html.escape(panel.readout) in panel.box.children[-1].value
+
+
+def test_several_controls_move_with_a_single_redraw(panel):
+    class Counted:
+        times = 0
+
+    redraw = panel._update
+
+    def counting(**values):
+        Counted.times += 1
+        return redraw(**values)
+
+    panel._update = counting
+    panel.set(**{name: other_value(control) for name, control in panel.controls.items()})
+    assert Counted.times == 1
+
+
+def test_what_a_panel_cannot_do_is_named_and_changes_nothing(panel):
+    before = panel.values, panel.readout
+    with pytest.raises(ValueError, match=f"no_such: one of {', '.join(panel.controls)} wanted"):
+        panel.set(no_such=1)
+    for name, control in panel.controls.items():
+        if not hasattr(control, "min"):
+            continue
+        low, high = ends(control)
+        for wrong in (low - 1 if low <= 0 else -1, high * 2 + 1, math.nan, math.inf, "much", None, True):
+            with pytest.raises(ValueError, match=rf"{name}: a number from .* wanted, got"):
+                panel.set(**{name: wrong})
+    first = next(iter(panel.controls))
+    with pytest.raises(ValueError, match="no_such"):
+        panel.set(**{first: other_value(panel.controls[first]), "no_such": 1})
+    assert (panel.values, panel.readout) == before
+
+
+def test_the_saved_background_gives_the_picture_of_a_full_redraw(panel):
+    for pick in (0, 1):
+        panel.set(**{name: ends(control)[pick] for name, control in panel.controls.items()})
+        quick = pixels(panel._png)
+        panel._canvas.forget_background()
+        panel.redraw()
+        assert np.array_equal(quick, pixels(panel._png))
+
+
+def test_the_stored_output_has_a_widget_a_picture_and_words(panel, shown):
+    ((data, metadata),) = shown(panel)
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == panel.box.model_id
+    assert data["text/plain"] == repr(panel)
+    picture = pixels(base64.b64decode(data["image/png"]))
+    assert picture.shape == pixels(panel._png).shape
+    # A palette of 256 colours: the stored picture is the live one, but for a few shades.
+    assert np.abs(picture.astype(float) - pixels(panel._png)).mean() < 2
+    assert metadata["image/png"]["alt"] == repr(panel)
+    assert metadata["image/png"]["width"] * 2 == picture.shape[1]
+
+
+def test_how_long_a_redraw_takes_is_printed(panel):
+    times = []
+    for step in range(40):
+        values = {}
+        for name, control in panel.controls.items():
+            low, high = ends(control)
+            fraction = (step % 20) / 19
+            values[name] = type(control.value)(low + fraction * (high - low)) if hasattr(control, "min") else low
+        started = time.perf_counter()
+        panel.set(**values)
+        times.append(1e3 * (time.perf_counter() - started))
+    assert len(times) == 40
+    print(f"{panel.title}: redraw median {np.median(times):.1f} ms, slowest {max(times):.1f} ms")
+
+
+@pytest.mark.parametrize(("L", "s"), [(1, 0.5), (32, 0.5), (48, 0.1), (48, 1.0), (7, 1.5)])
+def test_the_gradient_panels_readout_is_the_probes(L, s):
+    generator = torch.Generator().manual_seed(3)
+    d = residual.WIDTH
+    jacobians = torch.randn(residual.MAX_DEPTH, d, d, generator=generator, dtype=torch.float64)[:L] * s / math.sqrt(d)
+    arriving = torch.randn(residual.PROBES, d, generator=generator, dtype=torch.float64)
+    arriving /= arriving.norm(dim=1, keepdim=True)
+    wanted = []
+    for is_residual, factor in ((False, s), (True, math.sqrt(1 + s * s))):
+        at_zero = arriving @ probes.jacobian_product(jacobians, residual=is_residual)
+        wanted += [at_zero.square().sum(dim=1).mean().sqrt().item(), factor**L]
+    readout = residual.gradient_panel(seed=3).set(L=L, s=s)
+    plain, plain_law, res, res_law = (residual._power(value) for value in wanted)
+    assert readout == (
+        f"L = {L}, s = {s:.2f}. Gradient at layer 0: plain {plain} (predicted {plain_law}), "
+        f"residual {res} (predicted {res_law})."
+    )
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_the_tape_panel_erases_at_one_and_only_there(k):
+    x = np.array(residual.TAPE)
+    unit = np.cos(np.pi * (np.arange(8) + 0.5) * k / 8)
+    unit /= np.linalg.norm(unit)
+    panel = residual.tape_panel()
+    for a in (0.0, 0.5, 1.0, 2.0):
+        y = x - a * (x @ unit) * unit
+        assert panel.set(a=a, k=k) == (
+            f"a = {a:.2f}, pattern {k}. Along u: {x @ unit:.2f} before, {(1 - a) * (x @ unit) + 0.0:.2f} after; "
+            f"length of the vector: {np.linalg.norm(x):.2f} before, {np.linalg.norm(y):.2f} after."
+        )
+    assert " 0.00 after; length" in panel.set(a=1, k=k)
+    np.testing.assert_allclose([bar.get_height() for bar in panel._canvas.moving[:8]], x)
+    after = [bar.get_height() for bar in panel._canvas.moving[16:24]]
+    assert np.dot(after, unit) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("make", "values", "words"),
+    ("control", "kind", "good", "bad"),
     [
-        (residual.gradient_panel, {"depth": 3}, "depth: one of L, s wanted"),
-        (residual.gradient_panel, {"L": 99}, "L: a number from 1 to 48 wanted, got 99"),
-        (residual.gradient_panel, {"s": "wide"}, "s: a number from 0.05 to 1.5 wanted, got 'wide'"),
-        (residual.tape_panel, {"k": -1}, "k: a number from 0 to 7 wanted, got -1"),
+        (slider("n", 3, 1, 9, whole=True), widgets.IntSlider, 9, 10),
+        (slider("s", 0.5, 0, 1), widgets.FloatSlider, 1.0, 1.1),
+        (slider("eps", 1e-5, -8, -1, log=True), widgets.FloatLogSlider, 1e-8, 1e-9),
     ],
 )
-def test_a_value_that_a_control_cannot_take_is_named_and_nothing_moves(make, values, words):
-    panel = make()
-    before = panel.values
-    with pytest.raises(ValueError, match=words):
-        panel.set(**values)
-    assert panel.values == before
-
-
-def test_one_output_serves_a_kernel_a_static_page_and_a_test(panel_and_moves, monkeypatch):
-    panel, _moves = panel_and_moves
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda data, **kwargs: shown.append((data, kwargs)))
-    panel._ipython_display_()
-    ((data, kwargs),) = shown
-    assert set(data) == {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"}
-    assert data["text/plain"] == f"{panel.title}: {panel.readout}"
-    assert kwargs["metadata"]["image/png"]["alt"] == data["text/plain"]
-
-
-def test_the_gradient_panels_readout_agrees_with_its_prediction():
-    panel = residual.gradient_panel()
-    panel.set(L=16, s=0.3)
-    plain, law = 0.3**16, (1 + 0.09) ** 8
-    assert f"{plain:.1e}" in panel.readout
-    assert f"{law:.2f}" in panel.readout
-
-
-def test_the_tape_erases_at_one_and_only_turns_over_at_two():
+def test_a_slider_is_of_its_kind_and_keeps_its_bounds(control, kind, good, bad):
+    assert type(control) is kind
     panel = residual.tape_panel()
-    assert "0.00 after;" in panel.set(a=1.0, k=3)
-    before, after = panel.set(a=2.0, k=3).split("Along u: ")[1].split(" after;")[0].split(" before, ")
-    assert float(after) == -float(before)
+    panel.controls["a"] = control
+    panel._check("a", good)
+    with pytest.raises(ValueError, match="a: a number from"):
+        panel._check("a", bad)
