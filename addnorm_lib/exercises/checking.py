@@ -120,6 +120,8 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     if problem:
         return Verdict("wrong", problem)
 
+    # First, so that what PyTorch loads at its first use is not taken from the learner's time.
+    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
     got: list[Outcome] = []
     ends = time.monotonic() + 2 * exercise.seconds
     for arguments in cases:
@@ -129,7 +131,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         if got[-1].timed_out:
             break
     cases = cases[: len(got)]
-    want = [call(exercise.solve, arguments, exercise.seconds) for arguments in cases]
+    want = want[: len(got)]
     wrong = [_disagreement(exercise, g, w) for g, w in zip(got, want, strict=True)]
     first = next((i for i, problem in enumerate(wrong) if problem), None)
     if first is None:
