@@ -8,22 +8,29 @@ import torch
 from addnorm_lib.messages import _
 
 
-def show(value: Any) -> str:
+def show(value: Any, digits: int = 4) -> str:
     """Print a value as a learner would write it: short, rounded, with its shape where it is too large to show."""
+    try:
+        return _show(value, digits)
+    except Exception:  # a tensor without storage, one that escaped a transform, an object whose repr raises
+        return _("a {kind} that cannot be printed").format(kind=_kind(value))
+
+
+def _show(value: Any, digits: int) -> str:
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.numel() > 12:
             return _("a tensor of shape {shape}").format(shape=tuple(value.shape))
-        return show(value.tolist())
+        return _show(value.tolist(), digits)
     if isinstance(value, np.ndarray):
-        return show(value.tolist()) if value.size <= 12 else f"an array of shape {value.shape}"
+        return _show(value.tolist(), digits) if value.size <= 12 else f"an array of shape {value.shape}"
     if isinstance(value, float):
-        return f"{value + 0.0:.4g}"  # −0.0 + 0.0 is 0.0
+        return f"{value + 0.0:.{digits}g}"  # −0.0 + 0.0 is 0.0
     if isinstance(value, (list, tuple)):
-        inside = ", ".join(map(show, value))
+        inside = ", ".join(_show(v, digits) for v in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {show(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k!r}: {_show(v, digits)}" for k, v in value.items()) + "}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -34,11 +41,24 @@ def _kind(value: Any) -> str:
 
 def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
     """Return what is wrong with `got` in one clause, or None where it agrees with `want`."""
+    try:
+        return _difference(got, want, rtol, atol)
+    except Exception:  # whatever the learner returned, they get a line and never our traceback
+        return _("a {kind} came that cannot be compared with the expected {want}").format(
+            kind=_kind(got), want=_kind(want)
+        )
+
+
+def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
     if got is None and want is not None:
         return _("your function returned None: is the return missing?")
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             return _("a torch.Tensor wanted, got {kind}").format(kind=_kind(got))
+        if got.layout != want.layout or got.device != want.device or got.is_quantized:
+            return _("an ordinary tensor on the CPU wanted, got layout {layout} on {device}").format(
+                layout=got.layout, device=got.device
+            )
         if got.shape != want.shape:
             return _("shape {want} wanted, got {got}").format(want=tuple(want.shape), got=tuple(got.shape))
         if got.dtype != want.dtype:
@@ -55,7 +75,7 @@ def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             got = got.item()
         if isinstance(got, bool) or not isinstance(got, (int, float, np.number)):
             return _("a number wanted, got {kind}").format(kind=_kind(got))
-        if np.isnan(got) and not np.isnan(want):
+        if got != got and want == want:
             return _("the result is NaN where a number is expected")
         if isinstance(want, int):
             return None if got == want else _("the numbers differ")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from addnorm_lib import exercises
+from addnorm_lib.exercises import check
 from addnorm_lib.exercises.checking import judge
 from addnorm_lib.exercises.comparison import difference, show
 
@@ -201,3 +202,82 @@ def test_differences_are_said_in_words(got, want, words):
 )
 def test_values_are_shown_short(value, text):
     assert show(value) == text
+
+
+class Unprintable:
+    """A value that cannot be shown."""
+
+    def __repr__(self):
+        raise RuntimeError
+
+
+class Mute(Exception):
+    """An error that has no words."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+async def coroutine(x, branch):
+    return x + branch(x)
+
+
+def raises_mute(*arguments):
+    raise Mute
+
+
+def raises_a_todo(*arguments):
+    raise NotImplementedError("todo")
+
+
+def helper_in_the_same_file(x):
+    return x.foo
+
+
+def calls_a_helper(x, branch):
+    return helper_in_the_same_file(x)
+
+
+STRANGE = {
+    "huge integers": ("1.6", lambda n, s: [10**400] * (n + 1)),
+    "one huge integer": ("1.5", lambda branch, x, deviation: 10**400),
+    "sparse": ("1.1", lambda x, branch: (x + branch(x)).to_sparse()),
+    "meta": ("1.1", lambda x, branch: x.to("meta")),
+    "unprintable": ("1.1", lambda x, branch: Unprintable()),
+    "an error without words": ("1.1", raises_mute),
+    "a long error": ("1.1", lambda x, branch: x.view(int("9" * 4000))),
+    "coroutine": ("1.1", coroutine),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_whatever_comes_back_gets_one_short_line(name, capsys):
+    check(*STRANGE[name])
+    line = capsys.readouterr().out
+    assert line.startswith("✗") and line.count("\n") == 1
+    assert len(line) < 500
+    assert "Traceback" not in line
+
+
+def test_only_a_bare_stub_counts_as_not_attempted(capsys):
+    check("1.1", raises_a_todo)
+    check("1.1", lambda x, branch: torch.nn.Module()(x))
+    assert capsys.readouterr().out.count("✗") == 2
+
+
+def test_the_line_named_is_the_learners_own_even_when_a_helper_raises(capsys):
+    check("1.1", calls_a_helper)
+    assert "(line 2: return helper_in_the_same_file(x))" in capsys.readouterr().out
+
+
+def test_values_that_look_the_same_are_told_apart(capsys):
+    check("1.1", lambda x, branch: x + branch(x) + 1e-4)
+    line = capsys.readouterr().out
+    assert line.split("expected ")[1].split(", got ")[0] != line.split(", got ")[1].strip()
+    check("1.1", lambda x, branch: (x + branch(x)) * (x.ndim < 3))
+    assert " at [" in capsys.readouterr().out
+
+
+def test_keyword_only_arguments_are_named(capsys):
+    check("1.1", lambda *, x, branch: x + branch(x))
+    assert "by position" in capsys.readouterr().out

@@ -1,13 +1,20 @@
 """The sandbox: whatever a learner's function does, the caller gets an outcome, and nothing leaks out."""
 
+import contextlib
+import os
 import random
 import signal
+import sys
+import textwrap
 import threading
 import time
+from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 
 from addnorm_lib.exercises.sandbox import call
 
@@ -155,11 +162,77 @@ def test_the_global_random_state_is_untouched():
 
 
 def test_what_a_function_sets_for_everybody_is_set_back():
+    def settings():
+        return (
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+            torch.is_grad_enabled(),
+            torch.get_num_threads(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_anomaly_enabled(),
+            np.geterr(),
+            sys.getrecursionlimit(),
+            os.getcwd(),
+        )
+
     def careless(x):
         torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
         torch.set_grad_enabled(False)
-        return x
+        torch.set_num_threads(2)
+        torch.use_deterministic_algorithms(True)
+        torch.autograd.set_detect_anomaly(True)
+        np.seterr(all="raise")
+        sys.setrecursionlimit(5000)
+        os.chdir("/")
+        raise ValueError(len(changed.append(settings()) or ""))
 
-    call(careless, (torch.ones(1),), 5.0)
-    assert torch.get_default_dtype() is torch.float32
-    assert torch.is_grad_enabled()
+    changed = []
+    before = settings()
+    assert isinstance(call(careless, (torch.ones(1),), 5.0).error, ValueError)
+    assert all(a != b for a, b in zip(changed[0], before, strict=True))
+    assert settings() == before
+
+
+def test_a_loop_that_catches_everything_is_stopped():
+    def stubborn():
+        while True:
+            with contextlib.suppress(BaseException):
+                time.sleep(0.01)
+
+    started = time.monotonic()
+    tracing = sys.gettrace()
+    assert call(stubborn, (), 0.3).timed_out
+    assert time.monotonic() - started < 10
+    assert sys.gettrace() is tracing
+
+
+def test_a_function_that_swallows_the_deadline_and_returns_has_run_out_of_time():
+    def late():
+        try:
+            time.sleep(5)
+        except BaseException:
+            return 1
+
+    assert call(late, (), 0.2).timed_out
+
+
+def test_exit_does_not_end_the_kernel_of_a_notebook():
+    cell = """
+    from addnorm_lib.exercises import check
+
+    def residual_block(x, branch):
+        exit()
+        return x + branch(x)
+
+    check("1.1", residual_block)
+    """
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(textwrap.dedent(cell)), nbformat.v4.new_code_cell("print('alive')")]
+    )
+    root = Path(__file__).parents[2]
+    NotebookClient(notebook, kernel_name="python3", timeout=60, resources={"metadata": {"path": str(root)}}).execute()
+    line, alive = ("".join(o.get("text", "") for o in c.outputs) for c in notebook.cells)
+    assert line.startswith("✗ 1.1 your function raised SystemExit (line 2: exit())")
+    assert line.count("\n") == 1
+    assert alive == "alive\n"
