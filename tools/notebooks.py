@@ -1,6 +1,7 @@
 """Work on the notebooks: `python -m tools.notebooks refresh|lint|solve|strict|stamp|badges`; without paths, on all."""
 
 import argparse
+import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +22,8 @@ def all_notebooks() -> list[Path]:
 def _each(work: Callable[[Path], object], paths: Sequence[Path]) -> int:
     """Do the work two notebooks at a time, one line each; return the exit status."""
     failed = 0
-    with ProcessPoolExecutor(2) as pool:
+    # Not by fork: a child forked while another thread holds a lock, as kernels are launched, waits for it for ever.
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         for path, future in [(path, pool.submit(work, path)) for path in paths]:
             try:
                 future.result()
