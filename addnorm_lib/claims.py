@@ -14,6 +14,8 @@ STATEMENTS: dict[str, str] = {
     "A2": N_("F(x) has the shape of x, or a projection aligns the two"),
     "B1": N_("y = x + F(x): with F = 0 the block is exactly the identity"),
     "B2": N_("learning F ≈ 0 is easier than learning the identity with a stack of nonlinear layers"),
+    "B3": N_("a deeper net can copy the shallower one exactly, so it need never be worse"),
+    "B4": N_("deeper plain nets have a higher training error too: degradation is not overfitting"),
     "B5": N_("a plain stack multiplies Jacobians: the gradient vanishes or explodes with the gain"),
     "B6": N_("with a residual the factor is I + J, and near I only while L·s² is small"),
     "B7": N_("a residual relieves vanishing gradients, it does not abolish vanishing or explosion"),
@@ -22,11 +24,14 @@ STATEMENTS: dict[str, str] = {
     "B10": N_(
         "a residual is the sum, not a copy: it gives a direct path at constant width, a detached copy gives none"
     ),
+    "B11": N_("a residual does not make depth unlimited: scale, norm and learning rate still matter"),
+    "B12": N_("all else equal, the residual stack is easier to optimise"),
     "B13": N_("gradients reach early layers by short paths"),
 }
 
 CHAPTERS: dict[int, tuple[str, ...]] = {
     1: ("A2", "B1", "B2", "B5", "B6", "B7", "B8", "B9", "B10", "B13"),
+    2: ("B3", "B4", "B7", "B11", "B12"),
 }
 
 

@@ -10,7 +10,7 @@ from addnorm_lib.messages import _
 
 __all__ = ["chapter", "check", "hint", "progress", "solution"]
 
-_CHAPTERS = {1: "residual"}
+_CHAPTERS = {1: "residual", 2: "degradation"}
 _MARKS = {"solved": "✓", "wrong": "✗", "open": "○"}
 
 _states: dict[str, str] = {}

@@ -429,7 +429,9 @@ def _bar(runs: Sequence[Run], progress: bool) -> Any:
         from tqdm.auto import tqdm
     except ImportError:
         return _NoBar()
-    return tqdm(total=sum(run.steps for run in runs), unit=_("step"), delay=2, leave=False)
+    # tqdm's notebook bar does not read TQDM_DISABLE by itself.
+    disable = bool(os.environ.get("TQDM_DISABLE"))
+    return tqdm(total=sum(run.steps for run in runs), unit=_("step"), delay=2, leave=False, disable=disable)
 
 
 class _NoBar(contextlib.AbstractContextManager["_NoBar"]):

@@ -145,7 +145,7 @@ def test_progress_follows_the_checks(capsys):
     exercises.progress()
     exercises.check("1.1", ...)
     exercises.progress(1)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("chapter")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("chapter 1 ")]
     assert [line.split("  ")[1] for line in lines] == ["□□□□□□□□", "■▫□□□□□□", "□▫□□□□□□"]
     assert "1 of 8 solved; next: 1.2" in lines[1]
 

@@ -1,0 +1,185 @@
+"""Panels of chapter 2: a training bench, gradients at initialisation, and lesions."""
+
+import functools
+from collections.abc import Mapping
+
+import ipywidgets as widgets
+import numpy as np
+
+from addnorm_lib.experiments.depth import DepthNet, Lesion, gradient_growth
+from addnorm_lib.experiments.results import Run
+from addnorm_lib.experiments.training import train
+from addnorm_lib.figures.degradation import KINDS, kind_name
+from addnorm_lib.figures.style import BLACK, GREY, RESIDUAL, SERIES, house_style, new_figure
+from addnorm_lib.messages import _
+from addnorm_lib.panels.canvas import LiveCanvas
+from addnorm_lib.panels.panel import Panel, slider
+
+STEPS = 150
+WIDTH = 64
+
+
+def _choice(description: str, options: list[tuple[str, object]], value: object) -> widgets.ValueWidget:
+    return widgets.ToggleButtons(
+        description=description,
+        options=options,
+        value=value,
+        style={"description_width": "190px", "button_width": "92px"},
+    )
+
+
+def _kinds(value: str) -> widgets.ValueWidget:
+    return _choice(_("kind"), [(kind_name(kind), kind) for kind in KINDS], value)
+
+
+def _norms(value: str | None) -> widgets.ValueWidget:
+    return _choice(_("norm"), [(_("batch"), "batch"), (_("layer"), "layer"), (_("none"), None)], value)
+
+
+@house_style
+def training_bench(seed: int = 0) -> Panel:
+    """Return a panel that trains one network on the digits, 150 steps, whenever *train* is pressed.
+
+    Its curve joins those of the earlier runs. A kernel interrupt stops the training and keeps the earlier curves.
+    """
+    figure, ax = new_figure(8.6, 3.4)
+    ax.set_yscale("log")
+    ax.set_xlim(0, STEPS)
+    ax.set_ylim(2e-3, 5)
+    ax.set_xlabel(_("step"))
+    ax.set_ylabel(_("training loss (mean of 10 steps)"))
+    lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]
+    names = [
+        ax.text(0.99, 0.95 - 0.07 * i, "", transform=ax.transAxes, ha="right", va="top") for i in range(len(lines))
+    ]
+    runs: list[tuple[str, np.ndarray]] = []
+    button = widgets.ToggleButton(description=_("train"), button_style="primary")
+    said = [_("Nothing trained yet.")]
+
+    def update(depth: int, kind: str, norm: str | None, lr: float, train: bool) -> str:
+        if train:
+            said[0] = train_one(depth, kind, norm, lr)
+            button.value = False
+        return said[0]
+
+    def train_one(depth: int, kind: str, norm: str | None, lr: float) -> str:
+        name = f"{kind_name(kind)}, L = {depth}, {_('norm')} {norm or _('none')}, {_('rate')} {lr:.2g}"
+        run = Run(DepthNet, {"kind": kind, "depth": depth, "norm": norm}, lr=lr, steps=STEPS, seeds=[seed])
+        results = train(run, progress=False)
+        if results.interrupted:
+            return _("{name}: stopped.").format(name=name)
+        runs.append((name, results[0].loss[0]))
+        shown = runs[-len(lines) :]
+        smooth = np.ones(10) / 10
+        for i, (line, text) in enumerate(zip(lines, names, strict=True)):
+            name_of, loss = shown[i] if i < len(shown) else ("", np.zeros(0))
+            curve = np.convolve(loss, smooth, "valid") if len(loss) else loss
+            line.set_data(np.arange(len(curve)) + 5, curve)
+            text.set_text(name_of)
+            text.set_color(line.get_color())
+        if results[0].diverged[0]:
+            return _("{name}: diverged.").format(name=name)
+        last = float(runs[-1][1][-20:].mean())
+        bound = next((b for b in (0.03, 0.3) if last < b), None)
+        verdict = _("below {bound:g}").format(bound=bound) if bound else _("above 0.3")
+        return _("{name}: final loss {verdict}.").format(name=name, verdict=verdict)
+
+    return Panel(
+        title=_("The training bench"),
+        try_this=_("Press train. Then choose plain, and train again; then a depth of 4. (The stop button interrupts.)"),
+        controls={
+            "depth": slider(_("depth L"), 24, 1, 56, whole=True),
+            "kind": _kinds("residual"),
+            "norm": _norms("batch"),
+            "lr": slider(_("learning rate"), 0.05, -3, 0, log=True),
+            "train": button,
+        },
+        canvas=LiveCanvas(figure, [*lines, *names]),
+        update=update,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _gradients(depth: int, kind: str, norm: str | None, activation: str, init: str) -> np.ndarray:
+    options = {"kind": kind, "norm": norm, "activation": activation, "init": init}
+    return gradient_growth(depth, width=WIDTH, batch=64, seeds=(0,), **options)[0]
+
+
+@house_style
+def gradient_panel() -> Panel:
+    """Return a panel: the gradient at every block's input at initialisation, when one of norm 1 enters at the top."""
+    deepest = 40
+    figure, ax = new_figure(8.6, 3.2)
+    ax.set_yscale("log")
+    ax.set_xlim(-0.5, deepest + 0.5)
+    ax.set_ylim(1e-8, 1e8)
+    ax.axhline(1, color=GREY, linewidth=0.8)
+    ax.set_xlabel(_("block l (the loss sits above block L, on the right)"))
+    ax.set_ylabel(_("gradient norm at the block's input"))
+    (line,) = ax.plot([], [], **RESIDUAL)
+
+    def update(depth: int, kind: str, norm: str | None, activation: str, init: str) -> str:
+        norms = _gradients(depth, kind, norm, activation, init)
+        line.set_data(np.arange(depth + 1), norms)
+        line.set(**KINDS[kind])
+        return _(
+            "{kind}, {depth} blocks, norm {norm}, {activation}, {init}: the gradient changes by a factor of {factor:.1f} "
+            "a block."
+        ).format(
+            kind=kind_name(kind),
+            depth=depth,
+            norm=norm or _("none"),
+            activation=activation,
+            init=init,
+            factor=norms[0] ** (1 / depth),
+        )
+
+    return Panel(
+        title=_("The gradient at initialisation"),
+        try_this=_("Plain with batch norm and ReLU grows by 1.21 a block. Which settings vanish? Which stay level?"),
+        controls={
+            "depth": slider(_("depth L"), 24, 1, deepest, whole=True),
+            "kind": _kinds("plain"),
+            "norm": _norms("batch"),
+            "activation": _choice(_("activation"), [(name, name) for name in ("relu", "tanh", "linear")], "relu"),
+            "init": _choice(_("initialisation"), [(name, name) for name in ("he", "lecun", "orthogonal")], "he"),
+        },
+        canvas=LiveCanvas(figure, [line]),
+        update=update,
+    )
+
+
+@house_style
+def lesion_panel(lesions: Mapping[str, Lesion]) -> Panel:
+    """Return a panel: the test accuracy when block k is deleted. `lesions` has one for "plain" and "residual"."""
+    deepest = max(lesion.without.shape[1] for lesion in lesions.values())
+    figure, ax = new_figure(8.6, 3.2)
+    ax.set_xlim(-0.7, deepest + 0.7)
+    ax.set_ylim(0, 105)
+    ax.axhline(10, color=GREY, linewidth=0.8)
+    ax.annotate(_("guessing"), (deepest + 0.6, 11), color=GREY, fontsize=9, ha="right", va="bottom")
+    ax.set_xlabel(_("deleted block k (0: none)"))
+    ax.set_ylabel(_("test accuracy (%)"))
+    (line,) = ax.plot([], [], **RESIDUAL)
+    (mark,) = ax.plot([], [], color=BLACK, marker="o", markersize=13, markerfacecolor="none", linestyle="")
+
+    def update(kind: str, k: int) -> str:
+        lesion = lesions[kind]
+        accuracy = 100 * np.concatenate([[np.median(lesion.whole)], np.median(lesion.without, axis=0)])
+        line.set_data(np.arange(len(accuracy)), accuracy)
+        line.set(**KINDS[kind])
+        k = min(k, len(accuracy) - 1)
+        mark.set_data([k], [accuracy[k]])
+        share = max(1, round(accuracy[k] / 10))
+        what = _("without block {k}").format(k=k) if k else _("whole")
+        return _("{kind} net of {depth} blocks, {what}: about {share} of 10 test digits right.").format(
+            kind=kind_name(kind), depth=len(accuracy) - 1, what=what, share=share
+        )
+
+    return Panel(
+        title=_("Delete one block"),
+        try_this=_("Drag k along both nets. Which single block does the residual net miss most?"),
+        controls={"kind": _kinds("residual"), "k": slider(_("deleted block k"), 0, 0, deepest, whole=True)},
+        canvas=LiveCanvas(figure, [line, mark]),
+        update=update,
+    )
