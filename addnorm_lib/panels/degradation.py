@@ -123,8 +123,8 @@ def gradient_panel() -> Panel:
         line.set_data(np.arange(depth + 1), norms)
         line.set(**KINDS[kind])
         return _(
-            "{kind}, {depth} blocks, norm {norm}, {activation}, {init}: the gradient changes by a factor of {factor:.1f} "
-            "a block."
+            "{kind}, {depth} blocks, norm {norm}, {activation}, {init}: "
+            "the gradient changes by a factor of {factor:.1f} a block."
         ).format(
             kind=kind_name(kind),
             depth=depth,

@@ -15,7 +15,8 @@ from PIL import Image
 
 from addnorm_lib import panels, probes
 from addnorm_lib.exercises import _CHAPTERS
-from addnorm_lib.panels import residual
+from addnorm_lib.experiments.depth import Lesion
+from addnorm_lib.panels import degradation, residual
 from addnorm_lib.panels.panel import Panel, slider
 
 FACTORIES = {
@@ -25,10 +26,20 @@ FACTORIES = {
     if name.endswith("_panel")
 }
 
+# What a panel shows where it does not compute it itself.
+ARGUMENTS = {
+    "degradation.lesion_panel": (
+        {
+            "plain": Lesion(np.array([0.98, 0.99]), np.linspace(0.1, 0.3, 8).reshape(2, 4)),
+            "residual": Lesion(np.array([0.97, 0.99]), np.linspace(0.8, 0.98, 8).reshape(2, 4)),
+        },
+    )
+}
+
 
 @pytest.fixture(params=FACTORIES)
 def panel(request):
-    return FACTORIES[request.param]()
+    return FACTORIES[request.param](*ARGUMENTS.get(request.param, ()))
 
 
 def ends(control):
@@ -199,3 +210,15 @@ def test_a_slider_is_of_its_kind_and_keeps_its_bounds(control, kind, good, bad):
     panel._check("a", good)
     with pytest.raises(ValueError, match="a: a number from"):
         panel._check("a", bad)
+
+
+def test_the_training_bench_trains_when_asked_and_keeps_earlier_curves():
+    bench = degradation.training_bench()
+    bench.set(depth=2, kind="residual")
+    before = bench.readout
+    first = bench.set(train=True)
+    assert first != before and "residual, L = 2" in first and "final loss" in first
+    assert bench.values["train"] is False
+    assert "plain, L = 3" in bench.set(depth=3, kind="plain", train=True)
+    drawn = [artist for artist in bench._canvas.moving if hasattr(artist, "get_xdata") and len(artist.get_xdata())]
+    assert len(drawn) == 2
