@@ -5,20 +5,8 @@ import math
 import torch
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception, Shown
+from addnorm_lib.exercises.inputs import half, normal, sine, square, vector
 from addnorm_lib.messages import N_
-
-half = Shown(lambda z: z / 2, "z ↦ z/2")
-square = Shown(lambda z: z**2, "z ↦ z²")
-sine = Shown(torch.sin, "sin")
-
-
-def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def _vector(*values: float) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
 
 # 2.1 ------------------------------------------------------------------------------------------------------------------
 
@@ -84,7 +72,8 @@ COPY = Exercise(
 def degradation_gap(deep, shallow):
     """Return (gap, error): by how much the deep net's loss is higher, and the standard error of that number.
 
-    `deep` and `shallow` are final losses (S,); entry i of both was trained with seed i, so take differences by seed.
+    `deep` and `shallow` are final losses, tensors (S,) over S seeds; entry i of both was trained with seed i, so take
+    differences by seed. Return two floats.
     """
     difference = deep - shallow
     return difference.mean().item(), difference.std().item() / math.sqrt(len(difference))
@@ -92,9 +81,9 @@ def degradation_gap(deep, shallow):
 
 def _gap_cases():
     return [
-        (_vector(1.0, 2.0, 4.0), _vector(1.0, 1.0, 1.0)),
-        (_vector(3.0, 5.0), _vector(1.0, 2.0)),
-        (1 + _normal(8).abs(), _normal(8, seed=1).abs()),
+        (vector(1.0, 2.0, 4.0), vector(1.0, 1.0, 1.0)),
+        (vector(3.0, 5.0), vector(1.0, 2.0)),
+        (1 + normal(8).abs(), normal(8, seed=1).abs()),
     ]
 
 
@@ -159,7 +148,8 @@ DIAGNOSIS = Exercise(
     cases=None,
     value_name="diagnosis",
     value_stub="""\
-# Replace ... by a dict: each of "A", "B", "C", "D" is "fine", "overfitting", "degradation" or "divergence".
+# Replace ... by a dict: each of "A", "B", "C", "D" is "fine", "overfitting", "degradation" or "divergence"
+# (divergence: training breaks off, and the net ends at guessing, 90 %).
 diagnosis = ...""",
     value_source='diagnosis = {"A": "overfitting", "B": "degradation", "C": "fine", "D": "divergence"}',
     misconceptions=(
@@ -214,10 +204,10 @@ def normless_block(x, branch, depth):
 
 def _normless_cases():
     return [
-        (_vector(1.0, 2.0), half, 4),
-        (_vector(1.0, -2.0), square, 16),
-        (_normal(2, 3), sine, 32),
-        (_normal(3), square, 1),
+        (vector(1.0, 2.0), half, 4),
+        (vector(1.0, -2.0), square, 16),
+        (normal(2, 3), sine, 32),
+        (normal(3), square, 1),
     ]
 
 
@@ -297,8 +287,8 @@ def _bn_cases():
     weight = torch.tensor([[1.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
     return [
         (torch.tensor([[1.0, 2.0], [3.0, 1.0]], dtype=torch.float64), weight),
-        (3 + 2 * _normal(4, 3), _normal(3, 3, seed=1)),
-        (0.01 * _normal(5, 2), _normal(2, 2, seed=2)),
+        (3 + 2 * normal(4, 3), normal(3, 3, seed=1)),
+        (0.01 * normal(5, 2), normal(2, 2, seed=2)),
     ]
 
 
@@ -359,7 +349,8 @@ BUG = Exercise(
 def gradient_correlation(function, x):
     """Return the mean cosine between ∂f/∂x_a and ∂f/∂x_b over all pairs a ≠ b of the rows of x (B, D).
 
-    An experiment: `function` maps x (B, D) to (B,), row by row. Let autograd measure each row's gradient.
+    An experiment: `function` maps x (B, D) to (B,), row by row. Let autograd measure each row's gradient. Return a
+    float; B is at least 2, and no gradient is zero.
     """
     x = x.clone().requires_grad_()
     (gradients,) = torch.autograd.grad(function(x).sum(), x)
@@ -369,12 +360,12 @@ def gradient_correlation(function, x):
 
 
 def _correlation_cases():
-    weight = _normal(4, 4, seed=3)
+    weight = normal(4, 4, seed=3)
     squares = Shown(lambda z: (z**2).sum(dim=1) / 2, "z ↦ ½‖z‖²")
     cubes = Shown(lambda z: (z**3).sum(dim=1), "z ↦ Σ z³")
     network = Shown(lambda z: torch.relu(z @ weight).sum(dim=1), "z ↦ Σ relu(z W)")
     pair = torch.tensor([[1.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-    return [(squares, pair), (cubes, pair), (cubes, 1 + _normal(3, 2)), (network, _normal(6, 4))]
+    return [(squares, pair), (cubes, pair), (cubes, 1 + normal(3, 2)), (network, normal(6, 4))]
 
 
 def _gradients(function, x):

@@ -5,17 +5,8 @@ import math
 import torch
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception, Shown
+from addnorm_lib.exercises.inputs import half, normal, sine, square, zero
 from addnorm_lib.messages import N_
-
-half = Shown(lambda z: z / 2, "z ↦ z/2")
-square = Shown(lambda z: z**2, "z ↦ z²")
-sine = Shown(torch.sin, "sin")
-zero = Shown(torch.zeros_like, "z ↦ 0")
-
-
-def _normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
 
 # 1.1 ------------------------------------------------------------------------------------------------------------------
 
@@ -30,7 +21,7 @@ def _block_cases():
         (torch.tensor([1.0, 2.0]), half),
         (torch.tensor([1.0, 2.0]), zero),
         (torch.tensor([[1.0, -2.0, 3.0], [0.0, 0.5, -1.0]]), square),
-        (_normal(2, 3, 4), sine),
+        (normal(2, 3, 4), sine),
     ]
 
 
@@ -96,7 +87,7 @@ def _projection_cases():
     return [
         (torch.tensor([[1.0, 2.0]], dtype=torch.float64), sine, square_weight),
         (torch.tensor([[1.0, 2.0]], dtype=torch.float64), narrow, torch.tensor([[3.0, 1.0]], dtype=torch.float64)),
-        (_normal(3, 2), widen, _normal(3, 2, seed=1)),
+        (normal(3, 2), widen, normal(3, 2, seed=1)),
     ]
 
 
@@ -166,8 +157,8 @@ def _update_cases():
     weight = torch.tensor([[1.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
     return [
         (torch.tensor([[[1.0, 2.0], [0.0, 0.5]]], dtype=torch.float64), weight),
-        (_normal(2, 3, 4), _normal(4, 4, seed=1)),
-        (_normal(3, 1, 2), _normal(2, 2, seed=2)),
+        (normal(2, 3, 4), normal(4, 4, seed=1)),
+        (normal(3, 1, 2), normal(2, 2, seed=2)),
     ]
 
 
@@ -232,7 +223,7 @@ def _jacobian_cases():
     return [
         (linear, torch.tensor([1.0, 2.0], dtype=torch.float64)),
         (square, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)),
-        (mixing, _normal(4)),
+        (mixing, normal(4)),
     ]
 
 
@@ -290,10 +281,10 @@ def identity_depth(branch, x, deviation):
 def _depth_cases():
     tenth = Shown(lambda z: z / 10, "z ↦ z/10")
     first = Shown(lambda z: z[0] * torch.ones_like(z) / 3, "z ↦ (z₀/3, …, z₀/3)")
-    weight = 0.05 * _normal(16, 16, seed=3)
+    weight = 0.05 * normal(16, 16, seed=3)
     network = Shown(lambda z: weight @ torch.tanh(z), "z ↦ W tanh z")
     ones = torch.ones(2, dtype=torch.float64)
-    return [(tenth, ones, 1.0), (first, ones, 0.9), (network, _normal(16), 0.5), (sine, _normal(8), 30.0)]
+    return [(tenth, ones, 1.0), (first, ones, 0.9), (network, normal(16), 0.5), (sine, normal(8), 30.0)]
 
 
 def _depth_from(gain_of, depth_of=None):
@@ -423,7 +414,7 @@ def _erase_cases():
     return [
         (torch.tensor([[3.0, 1.0]], dtype=torch.float64), torch.tensor([2.0, 0.0], dtype=torch.float64)),
         (torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64), torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)),
-        (_normal(4, 5), _normal(5, seed=1)),
+        (normal(4, 5), normal(5, seed=1)),
     ]
 
 
@@ -483,7 +474,7 @@ def _invert_cases():
     gentle = Shown(lambda z: 0.5 * torch.sin(z), "z ↦ ½ sin z")
     flip = Shown(lambda z: -z / 2, "z ↦ −z/2")
     vector = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    return [(vector, half, 1), (vector, half, 2), (vector, flip, 30), (_normal(3, 4), gentle, 50), (vector, gentle, 0)]
+    return [(vector, half, 1), (vector, half, 2), (vector, flip, 30), (normal(3, 4), gentle, 50), (vector, gentle, 0)]
 
 
 def _invert_with(step):

@@ -53,6 +53,11 @@ def _depth_axis(ax: Any, depths: Sequence[int]) -> None:
     ax.set_xlabel(_("depth L (blocks)"))
 
 
+def _surely(ratio: float) -> int:
+    """Return a round bound that `ratio` exceeds by half at least: words that are the same on every machine."""
+    return max((bound for bound in (1, 3, 10, 30, 100, 300, 1000, 3000) if ratio > 1.5 * bound), default=0)
+
+
 @house_style
 def depth_sweep(results: Results) -> Picture:
     """Draw the final training loss, and training and test error, against depth, plain and residual."""
@@ -81,7 +86,7 @@ def depth_sweep(results: Results) -> Picture:
         best=depths[int(loss["plain"].argmin())],
         worst=depths[int(loss["plain"].argmax())],
         deepest=depths[-1],
-        factor=10 ** int(np.log10(loss["plain"][-1] / loss["residual"][-1])),
+        factor=_surely(loss["plain"][-1] / loss["residual"][-1]),
         seeds=results.column("train_loss").shape[1],
     )
     return Picture(figure, text)
@@ -100,7 +105,7 @@ def four_curves() -> Picture:
     axes[0].set_ylabel(_("error (%)"))
     axes[0].set_ylim(-2, 40)
     axes[0].legend(fontsize=9)
-    axes[3].annotate(_("90 %"), (11.5, 37), fontsize=9, ha="right")
+    axes[3].annotate(_("90 % at\n16 and 32"), (7, 36), fontsize=9, ha="right", va="top")
     lines = "; ".join(
         _("{name} train {train} test {test}").format(name=name, train=_percent(train), test=_percent(test))
         for name, (train, test) in CURVES.items()
@@ -160,7 +165,7 @@ def learning_rates(results: Results) -> Picture:
     ).format(
         depth=results[0].run.value("depth"),
         count=len(rates),
-        factor=10 ** int(np.log10(best["plain"] / best["residual"])),
+        factor=_surely(best["plain"] / best["residual"]),
     )
     return Picture(figure, text)
 
@@ -177,6 +182,10 @@ def variance_growth(variances: Mapping[str, NDArray[np.float64]]) -> Picture:
     ax.plot(blocks, blocks + 1.0, **PREDICTION)
     ax.set_yscale("log")
     ax.set_xlim(-0.5, 1.3 * blocks[-1])
+    ax.set_xticks(range(0, blocks[-1] + 1, 4))
+    middle = blocks[-1] // 2
+    ax.annotate("$2^l$", (middle, 2.0**middle), xytext=(-20, 4), textcoords="offset points")
+    ax.annotate("$l+1$", (middle, middle + 1.0), xytext=(-6, 8), textcoords="offset points")
     ax.set_xlabel(_("blocks passed l"))
     ax.set_ylabel(_("variance of the stream"))
     ends = "; ".join(
@@ -215,7 +224,8 @@ def depth_rate_grid(results: Results) -> Picture:
         )
     axes[0].set_ylabel(_("depth L (blocks)"))
     text = _(
-        "Median training loss without a norm over depth and learning rate. At depth {depth} so many rates train: "
+        "Median training loss without a norm over depth and learning rate; NaN where most seeds diverged. At depth "
+        "{depth} so many rates train: "
         "{survivors}."
     ).format(depth=depths[-1], survivors=", ".join(survivors))
     return Picture(figure, text)
@@ -232,7 +242,7 @@ def shortcut_factors(results: Results) -> Picture:
     ax.set_yscale("log")
     ax.set_xticks(sorted(factors))
     ax.set_xlabel(_("factor on the shortcut"))
-    ax.set_ylabel(_("training loss (nats)"))
+    ax.set_ylabel(_("mini-batch loss,\nlast 20 steps (nats)"))
     text = _("Training loss against the shortcut's factor: {trend} as the factor falls from 1 to {least:g}.").format(
         trend=_("it rises at every step") if (np.diff(middle) < 0).all() else _("it does not rise steadily"),
         least=min(factors),
@@ -251,14 +261,15 @@ def shattering(
         ax.set_yscale("log")
         ax.set_xlabel(_("blocks passed l"))
     l = np.arange(1, plain.shape[1] + 1)
-    left.plot(l, np.abs(plain).mean() / (2.0**-l).mean() * 2.0**-l, label="∝ 2^−l", **PREDICTION)
+    left.plot(l, np.abs(plain).mean() / (2.0**-l).mean() * 2.0**-l, label="∝ $2^{-l}$", **PREDICTION)
     left.set_title(_("plain, batch norm"))
     left.set_ylabel(_("gradient correlation"))
     l = np.arange(1, residual.shape[1] + 1)
-    right.plot(l, np.median(residual[:, -1]) * np.sqrt(l[-1] / l), label="∝ 1/√l", **PREDICTION)
+    right.plot(l, np.median(residual[:, -1]) * np.sqrt(l[-1] / l), label=r"∝ $1/\sqrt{l}$", **PREDICTION)
     right.set_xscale("log", base=2)
     right.set_xticks([1, 2, 4, 8, 16, 32], ["1", "2", "4", "8", "16", "32"])
     right.minorticks_off()
+    right.set_yticks([0.1, 0.2, 0.5, 1], ["0.1", "0.2", "0.5", "1"])
     right.set_title(_("residual, batch norm"))
     for ax in (left, right):
         ax.legend()
