@@ -121,14 +121,25 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
         if difference(answer, known.wrong, exercise.rtol, exercise.atol) is None:
             return Verdict("wrong", _(known.message), known.name)
     if isinstance(exercise.solve, dict) and isinstance(answer, dict) and answer.keys() == exercise.solve.keys():
+        words = {w for w in exercise.solve.values() if isinstance(w, str)}
+        unknown = next((k for k, v in answer.items() if words and not (isinstance(v, str) and v in words)), None)
+        if unknown is not None:
+            return Verdict(
+                "open" if all(value is ... for value in answer.values()) else "wrong",
+                _("{key} is one of {words}; you wrote {got}").format(
+                    key=unknown, words=", ".join(sorted(words)), got=show(answer[unknown])
+                ),
+            )
         missed = [str(k) for k in answer if difference(answer[k], exercise.solve[k], exercise.rtol, exercise.atol)]
         return Verdict("wrong", _("look again at {missed}").format(missed=", ".join(missed)))
+    if isinstance(exercise.solve, dict):  # the clause names the answer already
+        return Verdict("wrong", wrong)
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
 
 
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare `answer` with the reference solution on every case."""
-    if answer is ...:
+    if answer is ... or (answer is None and not exercise.is_function):
         return Verdict("open", _("not attempted yet"))
     if not exercise.is_function:
         return _judge_value(exercise, answer)
@@ -176,6 +187,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     if exercise.starter is not None:
         start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, start):
+            changed = next((g.changed for g in got if g.changed), None)
+            if changed is not None:
+                argument = list(inspect.signature(exercise.solve).parameters)[changed[0]]
+                text = _("your function changes {argument} in place: every name for it then holds the new values")
+                return Verdict("wrong", f"{text.format(argument=argument)}. {example}")
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
     for known in exercise.misconceptions:
         mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]

@@ -81,6 +81,8 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             return None if got == want else _("the numbers differ")
         return None if abs(got - want) <= atol + rtol * abs(want) or got == want else _("the numbers differ")
     if isinstance(want, (list, tuple)):
+        if isinstance(got, (torch.Tensor, np.ndarray)) and got.ndim == 1:
+            got = got.tolist()  # it unpacks into the same numbers
         if not isinstance(got, (list, tuple)):
             return _("a {want} wanted, got {got}").format(want=_kind(want), got=_kind(got))
         if len(got) != len(want):

@@ -5,8 +5,11 @@ import math
 import torch
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception, Shown
-from addnorm_lib.exercises.inputs import half, normal, sine, square, vector
+from addnorm_lib.exercises.inputs import normal, sine, square, vector
 from addnorm_lib.messages import N_
+
+turn = Shown(lambda z: z.roll(1), "z ↦ (z₄, z₁, z₂, z₃)")
+
 
 # 2.1 ------------------------------------------------------------------------------------------------------------------
 
@@ -70,12 +73,12 @@ COPY = Exercise(
 
 
 def degradation_gap(deep, shallow):
-    """Return (gap, error): by how much the deep net's loss is higher, and the standard error of that number.
+    """Return (gap, error): by how much the deep net's mean loss is higher, and the standard error of that number.
 
-    `deep` and `shallow` are final losses, tensors (S,) over S seeds; entry i of both was trained with seed i, so take
-    differences by seed. Return two floats.
+    `deep`, `shallow` are tensors (S,) of final losses; entry i of both has seed i, so take differences by seed. Return
+    two floats.
     """
-    difference = deep - shallow
+    difference = torch.as_tensor(deep - shallow)  # NumPy's std() would divide by S
     return difference.mean().item(), difference.std().item() / math.sqrt(len(difference))
 
 
@@ -84,6 +87,7 @@ def _gap_cases():
         (vector(1.0, 2.0, 4.0), vector(1.0, 1.0, 1.0)),
         (vector(3.0, 5.0), vector(1.0, 2.0)),
         (1 + normal(8).abs(), normal(8, seed=1).abs()),
+        (vector(1.0, 1.5, 1.0), vector(2.0, 1.0, 4.0)),  # a deep net that is better: the gap is negative
     ]
 
 
@@ -122,6 +126,21 @@ GAP = Exercise(
             "reversed",
             _gap(lambda d, s: (d - s).std() / math.sqrt(len(d)), sign=-1),
             N_("Is the sign reversed? The gap is positive where the deep net is worse."),
+        ),
+        Misconception(
+            "absolute value",
+            lambda d, s: (abs((d - s).mean().item()), (d - s).std().item() / math.sqrt(len(d))),
+            N_("Is the sign dropped? Where the deep net is better the gap is negative, and that must show."),
+        ),
+        Misconception(
+            "median",
+            lambda d, s: ((d - s).quantile(0.5).item(), (d - s).std().item() / math.sqrt(len(d))),
+            N_("Is the gap a median? This standard error is the error of the mean."),
+        ),
+        Misconception(
+            "population deviation",
+            _gap(lambda d, s: (d - s).std(correction=0)),
+            N_("Is the error a standard deviation, divided by S? Divide by S − 1 (NumPy: ddof=1), then by √S."),
         ),
         Misconception(
             "best against best",
@@ -202,9 +221,15 @@ def normless_block(x, branch, depth):
     return x + branch(x) / math.sqrt(depth)
 
 
+def _all_blocks(x, branch, depth):
+    for _ in range(depth):
+        x = x + branch(x) / math.sqrt(depth)
+    return x
+
+
 def _normless_cases():
     return [
-        (vector(1.0, 2.0), half, 4),
+        (vector(1.0, 1.0, -1.0, -1.0), turn, 4),  # Var F(x) = Var x, no covariance: from 1 to 1.25
         (vector(1.0, -2.0), square, 16),
         (normal(2, 3), sine, 32),
         (normal(3), square, 1),
@@ -249,6 +274,21 @@ NORMLESS = Exercise(
             N_("Does F read a scaled x? Scale what F returns; a nonlinear F answers a scaled input differently."),
         ),
         Misconception(
+            "no shortcut",
+            lambda x, branch, depth: branch(x) / math.sqrt(depth),
+            N_("Where has the shortcut gone? The block still adds x."),
+        ),
+        Misconception(
+            "precedence",
+            lambda x, branch, depth: x + branch(x) / depth / 2,
+            N_("Is that depth ** 1 / 2? It is (depth ** 1) / 2; write depth ** 0.5 or math.sqrt(depth)."),
+        ),
+        Misconception(
+            "all blocks",
+            lambda x, branch, depth: _all_blocks(x, branch, depth),
+            N_("Are these all L blocks? One is wanted; L only sets its factor."),
+        ),
+        Misconception(
             "√L",
             lambda x, branch, depth: x + math.sqrt(depth) * branch(x),
             N_("Is the branch multiplied by √L? It must become smaller with depth, not larger."),
@@ -284,11 +324,11 @@ def _bn(x, dim=0, correction=0, eps=1e-5):
 
 
 def _bn_cases():
-    weight = torch.tensor([[1.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
-    return [
-        (torch.tensor([[1.0, 2.0], [3.0, 1.0]], dtype=torch.float64), weight),
-        (3 + 2 * normal(4, 3), normal(3, 3, seed=1)),
-        (0.01 * normal(5, 2), normal(2, 2, seed=2)),
+    weight = torch.tensor([[1.0, 0.0], [1.0, -2.0]])
+    return [  # float32, so that torch.nn.BatchNorm1d takes them
+        (torch.tensor([[1.0, -4.0], [3.0, 0.0]]), weight),
+        ((3 + 2 * normal(4, 3)).float(), normal(3, 3, seed=1).float()),
+        ((0.01 * normal(5, 2)).float(), normal(2, 2, seed=2).float()),
     ]
 
 
@@ -299,6 +339,8 @@ BUG = Exercise(
     solve=bn_residual_block,
     cases=_bn_cases,
     starter=_buggy_bn_residual_block,
+    rtol=1e-4,
+    atol=1e-5,
     misconceptions=(
         Misconception(
             "the norm on the sum",
@@ -413,6 +455,26 @@ CORRELATION = Exercise(
             "centred",
             lambda function, x: _pairs(torch.corrcoef(_gradients(function, x))),
             N_("Is each gradient's mean taken off? That is Pearson's correlation; a cosine keeps the mean."),
+        ),
+        Misconception(
+            "divided by B²",
+            lambda function, x: (
+                _pairs(_unit(_gradients(function, x)) @ _unit(_gradients(function, x)).T) * (len(x) - 1) / len(x)
+            ),
+            N_("Is the mean over all B² entries, zeros on the diagonal counted? There are B(B − 1) pairs a ≠ b."),
+        ),
+        Misconception(
+            "half",
+            lambda function, x: _pairs(_unit(_gradients(function, x)) @ _unit(_gradients(function, x)).T) / 2,
+            N_("Is each pair added once, but divided by B(B − 1)? The upper triangle holds half as many."),
+        ),
+        Misconception(
+            "by columns",
+            lambda function, x: _pairs(
+                (_gradients(function, x) / _gradients(function, x).norm(dim=0))
+                @ (_gradients(function, x) / _gradients(function, x).norm(dim=0)).T
+            ),
+            N_("Is each column divided by its length? A row is one input's gradient: norm(dim=1, keepdim=True)."),
         ),
         Misconception(
             "summed",

@@ -24,6 +24,9 @@ class Shown:
         return self.formula
 
 
+Shown.__name__ = Shown.__qualname__ = "function"  # what Python's own messages call it
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A wrong answer with a name, and the question that it must be answered with."""
