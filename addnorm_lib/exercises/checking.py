@@ -116,7 +116,7 @@ def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> boo
 def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     wrong = difference(answer, exercise.solve, exercise.rtol, exercise.atol)
     if wrong is None:
-        return Verdict("solved", exercise.title)
+        return Verdict("solved", _(exercise.title))
     for known in exercise.misconceptions:
         if difference(answer, known.wrong, exercise.rtol, exercise.atol) is None:
             return Verdict("wrong", _(known.message), known.name)

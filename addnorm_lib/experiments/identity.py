@@ -9,12 +9,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from addnorm_lib.experiments.data import Dataset
+from addnorm_lib.experiments.results import Run
+from addnorm_lib.experiments.training import train
 
 Kind = Literal["plain", "residual", "scaled"]
-D_MODEL = 16
-BATCH = 128
+
+
+def normal_vectors(d_model: int = 16, n_train: int = 4096, n_test: int = 512, seed: int = 0) -> Dataset:
+    """Return standard normal vectors x (N, d_model) float32, and y = x."""
+    x = np.random.default_rng(seed).standard_normal((n_train + n_test, d_model)).astype(np.float32)
+    return Dataset(x[:n_train], x[:n_train], x[n_train:], x[n_train:], n_outputs=d_model)
+
+
+class IdentityStack(nn.Module):
+    """`depth` blocks on x (B, d_model): x ← F(x) ("plain") or x ← x + F(x) ("residual"), F(x) = W₂·relu(W₁x + b₁) + b₂.
+
+    "scaled" is "residual" with W₂ begun at 1/√depth of its size. He initialisation, no normalisation.
+    Raises ValueError for an unknown kind or a depth below 1.
+    """
+
+    def __init__(self, kind: Kind, depth: int, d_model: int = 16) -> None:
+        super().__init__()
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind: one of {', '.join(get_args(Kind))} wanted, got {kind!r}")
+        if depth < 1:
+            raise ValueError(f"depth: at least 1 wanted, got {depth}")
+        self.kind = kind
+        hidden = 2 * d_model
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(d_model, hidden), nn.ReLU(), nn.Linear(hidden, d_model)) for _block in range(depth)
+        )
+        for first, _relu, last in self.blocks:
+            nn.init.normal_(first.weight, std=math.sqrt(2 / d_model))
+            nn.init.normal_(last.weight, std=math.sqrt((1 / depth if kind == "scaled" else 1) / hidden))
+            nn.init.zeros_(first.bias)
+            nn.init.zeros_(last.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the stack's output, of the shape of x."""
+        for block in self.blocks:
+            x = block(x) if self.kind == "plain" else x + block(x)
+        return x
 
 
 @dataclass(frozen=True)
@@ -25,51 +65,6 @@ class IdentityLosses:
     losses: dict[str, Tensor]
 
 
-def _normal(seeds: Sequence[torch.Generator], *shape: int) -> Tensor:
-    return torch.stack([torch.randn(*shape, generator=generator) for generator in seeds])
-
-
-def train_on_identity(
-    kind: Kind, depth: int, learning_rate: float, *, seeds: Sequence[int] = range(5), steps: int = 300
-) -> Tensor:
-    """Train `depth` blocks on H(x) = x, x standard normal (16,), with Adam; return the final loss of each seed (S,).
-
-    Blocks are x ← F(x) ("plain"), x ← x + F(x) ("residual"), or the same with F's last weights begun at 1/√depth of
-    their size ("scaled"). He initialisation, no normalisation. All seeds train at once, as a batch of matrices, each
-    with its own generator: a seed's loss does not depend on which others run beside it.
-
-    Raises ValueError for an unknown kind, a depth below 1, or no seeds.
-    """
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind: one of {', '.join(get_args(Kind))} wanted, got {kind!r}")
-    if depth < 1 or len(seeds) < 1:
-        raise ValueError(f"depth and seeds: at least one wanted, got depth {depth} and {len(seeds)} seeds")
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    hidden = 2 * D_MODEL
-    start = 1 / math.sqrt(depth) if kind == "scaled" else 1.0
-    blocks = [
-        [
-            _normal(generators, D_MODEL, hidden) * math.sqrt(2 / D_MODEL),
-            torch.zeros(len(seeds), 1, hidden),
-            _normal(generators, hidden, D_MODEL) * start / math.sqrt(hidden),
-            torch.zeros(len(seeds), 1, D_MODEL),
-        ]
-        for _block in range(depth)
-    ]
-    parameters = [tensor.requires_grad_() for block in blocks for tensor in block]
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate)
-    for _step in range(steps):
-        x = h = _normal(generators, BATCH, D_MODEL)
-        for w1, b1, w2, b2 in blocks:
-            update = torch.baddbmm(b2, torch.relu(torch.baddbmm(b1, h, w1)), w2)
-            h = update if kind == "plain" else h + update
-        loss = (h - x).square().mean(dim=(1, 2))
-        optimiser.zero_grad()
-        loss.sum().backward()
-        optimiser.step()
-    return loss.detach()
-
-
 def identity_losses(
     depths: Sequence[int] = (2, 4, 8, 16),
     *,
@@ -77,22 +72,34 @@ def identity_losses(
     seeds: Sequence[int] = range(5),
     steps: int = 300,
 ) -> IdentityLosses:
-    """Train every kind at every depth and learning rate; keep, for each kind and depth, the best learning rate.
+    """Train every kind at every depth and learning rate with Adam; keep, for each kind and depth, the best rate.
 
-    The best is the one with the lowest median over the seeds, chosen for each kind separately.
+    The best is the one with the lowest median over the seeds, chosen for each kind and depth separately.
+    Raises ValueError on bad input before any training starts.
     """
-    from tqdm.auto import tqdm
+    if not depths or not learning_rates:
+        raise ValueError(f"depths, learning_rates: one or more wanted, got {depths!r} and {learning_rates!r}")
+    results = train(
+        [
+            Run(
+                IdentityStack,
+                {"kind": kind, "depth": depth},
+                data=f"{__name__}:{normal_vectors.__name__}",
+                seeds=seeds,
+                steps=steps,
+                optimiser="adam",
+                lr=rate,
+                record_every=steps,
+            )
+            for kind in get_args(Kind)
+            for depth in depths
+            for rate in learning_rates
+        ]
+    )
 
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    losses: dict[str, Tensor] = {}
-    with tqdm(total=len(kinds) * len(depths) * len(learning_rates), desc="identity", leave=False) as bar:
-        for kind in kinds:
-            best = []
-            for depth in depths:
-                runs = []
-                for rate in learning_rates:
-                    runs.append(train_on_identity(kind, depth, rate, seeds=seeds, steps=steps))
-                    bar.update()
-                best.append(min(runs, key=lambda run: run.nan_to_num(torch.inf).median().item()))
-            losses[kind] = torch.stack(best)
+    def best(kind: str, depth: int) -> Tensor:
+        runs = torch.from_numpy(results.where(kind=kind, depth=depth).column("train_loss"))
+        return runs[runs.nan_to_num(torch.inf).median(dim=1).values.argmin()]
+
+    losses = {kind: torch.stack([best(kind, depth) for depth in depths]) for kind in get_args(Kind)}
     return IdentityLosses(tuple(depths), losses)

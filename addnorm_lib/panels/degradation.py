@@ -170,10 +170,9 @@ def lesion_panel(lesions: Mapping[str, Lesion]) -> Panel:
         line.set(**KINDS[kind])
         k = min(k, len(accuracy) - 1)
         mark.set_data([k], [accuracy[k]])
-        share = max(1, round(accuracy[k] / 10))
         what = _("without block {k}").format(k=k) if k else _("whole")
         return _("{kind} net of {depth} blocks, {what}: about {share} of 10 test digits right.").format(
-            kind=kind_name(kind), depth=len(accuracy) - 1, what=what, share=share
+            kind=kind_name(kind), depth=len(accuracy) - 1, what=what, share=round(accuracy[k] / 10)
         )
 
     return Panel(

@@ -11,7 +11,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from addnorm_lib.figures.style import DPI
+from addnorm_lib.figures.style import DPI, shrink
 from addnorm_lib.messages import _
 from addnorm_lib.panels.canvas import LiveCanvas
 
@@ -76,6 +76,12 @@ class Panel:
 
     def _check(self, name: str, value: Any) -> None:
         control = self.controls[name]
+        if hasattr(control, "options"):
+            choices = [option[1] if isinstance(option, tuple) else option for option in control.options]
+            if value not in choices:
+                message = _("{name}: one of {known} wanted, got {value!r}")
+                raise ValueError(message.format(name=name, known=", ".join(map(repr, choices)), value=value))
+            return
         if isinstance(control, widgets.FloatLogSlider):
             low, high = control.base**control.min, control.base**control.max
         else:
@@ -106,8 +112,6 @@ class Panel:
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
-
-        from addnorm_lib.figures.style import shrink
 
         display(
             {

@@ -1,61 +1,64 @@
-"""The identity experiment: every seed trains as if alone, and the best learning rate is kept for each kind."""
+"""The identity experiment: a block can be the identity, the kinds differ as they should, the best rate is kept."""
 
 from typing import get_args
 
 import pytest
 import torch
 
-from addnorm_lib.experiments.identity import Kind, identity_losses, train_on_identity
+from addnorm_lib.experiments.identity import IdentityStack, Kind, identity_losses, normal_vectors
 
 KINDS = get_args(Kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_seeds_loss_does_not_depend_on_the_other_seeds(kind):
-    together = train_on_identity(kind, 3, 3e-3, seeds=(4, 0, 7), steps=20)
-    for i, seed in enumerate((4, 0, 7)):
-        torch.testing.assert_close(
-            train_on_identity(kind, 3, 3e-3, seeds=(seed,), steps=20)[0], together[i], rtol=1e-5, atol=1e-6
-        )
-    assert len(set(together.tolist())) == 3
+def test_the_target_is_the_input():
+    dataset = normal_vectors(d_model=3, n_train=5, n_test=2)
+    assert dataset.x_train.shape == (5, 3) and dataset.n_outputs == 3
+    assert (dataset.x_train == dataset.y_train).all() and (dataset.x_test == dataset.y_test).all()
 
 
-def test_it_is_deterministic_and_leaves_the_global_seed_alone():
-    state = torch.get_rng_state()
-    first, second = (train_on_identity("residual", 2, 3e-3, seeds=(0, 1), steps=10) for _again in range(2))
-    assert torch.equal(first, second)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_the_kinds_differ_as_they_should():
-    # "scaled" at depth 1 is "residual"; and training lowers every kind's loss.
-    one, other = (train_on_identity(kind, 1, 1e-3, seeds=(0,), steps=5) for kind in ("residual", "scaled"))
-    assert torch.equal(one, other)
+@torch.no_grad()
+def test_every_kind_can_be_the_identity_exactly():
+    x = torch.from_numpy(normal_vectors().x_train)
     for kind in KINDS:
-        early, late = (train_on_identity(kind, 2, 1e-2, seeds=range(3), steps=steps) for steps in (1, 60))
-        assert (late < 0.5 * early).all()
+        stack = IdentityStack(kind, depth=3)
+        for first, _relu, last in stack.blocks:
+            eye = torch.eye(16)
+            first.weight.copy_(torch.cat([eye, -eye]))
+            last.weight.copy_(torch.cat([eye, -eye], dim=1) if kind == "plain" else 0 * last.weight)
+        assert torch.equal(stack(x), x)
+
+
+def test_scaled_is_residual_with_a_smaller_start():
+    def last_weight(kind, depth):
+        torch.manual_seed(0)
+        return IdentityStack(kind, depth).blocks[0][2].weight
+
+    assert torch.equal(last_weight("residual", 1), last_weight("scaled", 1))
+    torch.testing.assert_close(last_weight("scaled", 4), last_weight("residual", 4) / 2)
 
 
 def test_the_best_learning_rate_is_kept_for_each_kind_and_depth():
-    rates = (1e-5, 1e-2)
-    result = identity_losses((1, 2), learning_rates=rates, seeds=(0, 1, 2), steps=15)
-    assert result.depths == (1, 2)
-    assert tuple(result.losses) == KINDS
-    for kind, losses in result.losses.items():
+    rates, options = (1e-5, 1e-2), {"seeds": (0, 1, 2), "steps": 15}
+    both = identity_losses((1, 2), learning_rates=rates, **options)
+    alone = [identity_losses((1, 2), learning_rates=(rate,), **options) for rate in rates]
+    assert both.depths == (1, 2) and tuple(both.losses) == KINDS
+    for kind, losses in both.losses.items():
         assert losses.shape == (2, 3)
-        for depth, kept in zip(result.depths, losses, strict=True):
-            runs = [train_on_identity(kind, depth, rate, seeds=(0, 1, 2), steps=15) for rate in rates]
-            assert kept.median() == min(run.median() for run in runs)
+        for row in range(2):
+            medians = [one.losses[kind][row].median() for one in alone]
+            assert losses[row].median() == min(medians)
+            assert medians[0] != medians[1]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "words"),
+    ("call", "words"),
     [
-        (("dense", 2, 1e-3), {}, "kind: one of plain, residual, scaled wanted, got 'dense'"),
-        (("plain", 0, 1e-3), {}, "got depth 0 and 5 seeds"),
-        (("plain", 2, 1e-3), {"seeds": ()}, "got depth 2 and 0 seeds"),
+        (lambda: IdentityStack("dense", 2), "kind: one of plain, residual, scaled wanted, got 'dense'"),
+        (lambda: identity_losses((0,)), "depth: at least 1 wanted, got 0"),
+        (lambda: identity_losses((2,), seeds=()), "seeds: one or more different numbers"),
+        (lambda: identity_losses(()), "depths, learning_rates: one or more wanted"),
     ],
 )
-def test_bad_input_is_named(arguments, options, words):
+def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
-        train_on_identity(*arguments, **options)
+        call()

@@ -110,6 +110,9 @@ def test_what_a_panel_cannot_do_is_named_and_changes_nothing(panel):
     with pytest.raises(ValueError, match=f"no_such: one of {', '.join(panel.controls)} wanted"):
         panel.set(no_such=1)
     for name, control in panel.controls.items():
+        if hasattr(control, "options"):
+            with pytest.raises(ValueError, match=f"{name}: one of .* wanted, got 'no such'"):
+                panel.set(**{name: "no such"})
         if not hasattr(control, "min"):
             continue
         low, high = ends(control)
