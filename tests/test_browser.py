@@ -12,7 +12,7 @@ import pytest
 from tools import chapters, refresh, setup_cell
 
 ROOT = Path(__file__).resolve().parent.parent
-CHAPTERS = sorted((ROOT / "notebooks").glob("01_*.ipynb"))
+CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,

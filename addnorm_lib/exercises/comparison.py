@@ -23,11 +23,9 @@ def _show(value: Any, digits: int) -> str:
             return _("a tensor of shape {shape}").format(shape=tuple(value.shape))
         return _show(value.tolist(), digits)
     if isinstance(value, np.ndarray):
-        return (
-            _show(value.tolist(), digits)
-            if value.size <= 12
-            else _("an array of shape {shape}").format(shape=value.shape)
-        )
+        if value.size > 12:
+            return _("an array of shape {shape}").format(shape=value.shape)
+        return _show(value.tolist(), digits)
     if isinstance(value, float):
         return f"{value + 0.0:.{digits}g}"  # −0.0 + 0.0 is 0.0
     if isinstance(value, (list, tuple)):

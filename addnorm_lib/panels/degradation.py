@@ -52,18 +52,21 @@ def training_bench(seed: int = 0) -> Panel:
     names = [
         ax.text(0.99, 0.95 - 0.07 * i, "", transform=ax.transAxes, ha="right", va="top") for i in range(len(lines))
     ]
+    following = ax.text(0.01, 0.03, "", transform=ax.transAxes, color=GREY)
     runs: list[tuple[str, np.ndarray]] = []
     button = widgets.ToggleButton(description=_("train"), button_style="primary")
     said = [_("Nothing trained yet.")]
 
     def update(depth: int, kind: str, norm: str | None, lr: float, train: bool) -> str:
-        if train:
-            said[0] = train_one(depth, kind, norm, lr)
-            button.value = False
+        name = f"{kind_name(kind)}, L = {depth}, {_('norm')} {norm or _('none')}, {_('rate')} {lr:.2g}"
+        following.set_text(_("next: {name}").format(name=name))
+        if not train:
+            return _("{said} Next: {name}.").format(said=said[0], name=name)
+        said[0] = train_one(name, depth, kind, norm, lr)
+        button.value = False
         return said[0]
 
-    def train_one(depth: int, kind: str, norm: str | None, lr: float) -> str:
-        name = f"{kind_name(kind)}, L = {depth}, {_('norm')} {norm or _('none')}, {_('rate')} {lr:.2g}"
+    def train_one(name: str, depth: int, kind: str, norm: str | None, lr: float) -> str:
         run = Run(DepthNet, {"kind": kind, "depth": depth, "norm": norm}, lr=lr, steps=STEPS, seeds=[seed])
         results = train(run, progress=False)
         if results.interrupted:
@@ -94,7 +97,7 @@ def training_bench(seed: int = 0) -> Panel:
             "lr": slider(_("learning rate"), 0.05, -3, 0, log=True),
             "train": button,
         },
-        canvas=LiveCanvas(figure, [*lines, *names]),
+        canvas=LiveCanvas(figure, [*lines, *names, following]),
         update=update,
     )
 
