@@ -27,11 +27,36 @@ STATEMENTS: dict[str, str] = {
     "B11": N_("a residual does not make depth unlimited: scale, norm and learning rate still matter"),
     "B12": N_("all else equal, the residual stack is easier to optimise"),
     "B13": N_("gradients reach early layers by short paths"),
+    "C1": N_("batch, layer, instance and group norm and RMSNorm differ in the numbers that share one statistic"),
+    "C2": N_("layer norm divides by the biased deviation: [1, 2, 3, 4] becomes [−1.34, −0.45, 0.45, 1.34]"),
+    "C3": N_("normalised values have mean 0 and variance σ²/(σ² + ε); nothing confines them to [0, 1]"),
+    "C4": N_("layer norm brings large and small vectors to one scale while σ² is far above ε"),
+    "C5": N_("on (B, T, D) layer norm takes one mean and one variance a token; tokens never mix"),
+    "C6": N_("γ and β scale and shift each feature, alike for all tokens: they cannot undo a token's own μ and σ"),
+    "C7": N_("layer norm removes exactly two degrees of freedom of a token: its mean and its length"),
+    "C8": N_("ε keeps a constant token from dividing by zero"),
+    "C9": N_("a very large scale saturates softmax and a very small one flattens it; behind a norm the scale is gone"),
+    "C10": N_("batch norm lowers the sensitivity to the learning rate, and makes a sample depend on its batch"),
+    "C11": N_("small batches make batch norm's statistics noisy: the mean's deviation falls as 1/√B"),
+    "C12": N_("at B = 1, T = 1 batch norm refuses in training mode and uses running statistics in evaluation mode"),
+    "C13": N_("padding moves batch norm's outputs for real tokens, and layer norm's not"),
+    "C14": N_("layer norm gives a token the same output alone or in a batch, in training or evaluation mode"),
+    "C15": N_("layer norm suits generation token by token; batch norm in training mode leaks the future"),
+    "C16": N_("the tokens of real text have very different statistics"),
+    "C17": N_("group norm stands between layer norm (one group) and instance norm (one channel a group)"),
+    "C18": N_("layer norm speeds up convergence and widens the range of learning rates in deep stacks"),
+    "D1": N_("Post-LN is LN(x + F(x)), Pre-LN is x + F(LN(x)), and a Pre-LN stack wants a final norm"),
+    "D2": N_("the order changes gradients and hidden states at initialisation, not only the style"),
+    "D3": N_("Pre-LN trains deep stacks without the warm-up that Post-LN needs"),
+    "D4": N_("Post-LN is not worthless, and Pre-LN has its price: the outcome depends on depth and schedule"),
+    "D6": N_("residual and norm solve different problems: at depth only both together train"),
 }
 
 CHAPTERS: dict[int, tuple[str, ...]] = {
     1: ("A2", "B1", "B2", "B5", "B6", "B7", "B8", "B9", "B10", "B13"),
     2: ("B3", "B4", "B7", "B11", "B12"),
+    3: tuple(f"C{number}" for number in range(1, 19)),
+    4: ("D1", "D2", "D3", "D4", "D6"),
 }
 
 
