@@ -1,0 +1,245 @@
+"""Figures of chapter 3: which numbers share a mean, what ε does, and what a norm takes away."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from addnorm_lib.figures.style import (
+    GREY,
+    ORANGE,
+    PREDICTION,
+    SERIES,
+    SKY,
+    Picture,
+    house_style,
+    label,
+    new_figure,
+)
+from addnorm_lib.messages import _
+
+NORMS = {name: SERIES[i] for i, name in enumerate(("layer", "batch", "rms", "none", "instance", "group"))}
+"""One style a norm, the same in every figure of the chapter."""
+
+
+def norm_name(norm: str | None) -> str:
+    """Return the reader's word for a norm."""
+    names = {
+        "layer": _("layer norm"),
+        "batch": _("batch norm"),
+        "rms": _("RMSNorm"),
+        "none": _("no norm"),
+        "instance": _("instance norm"),
+        "group": _("group norm"),
+    }
+    return names[norm or "none"]
+
+
+def _values(x: ArrayLike | Tensor) -> NDArray[np.float64]:
+    return x.detach().double().numpy() if isinstance(x, Tensor) else np.asarray(x, dtype=float)
+
+
+@house_style
+def worked_token(token: Tensor) -> Picture:
+    """Draw a token (D,) as layer norm takes it apart: itself, less its mean, and divided by its deviation."""
+    x = _values(token)
+    centred = x - x.mean()
+    normalised = centred / x.std()
+    figure, axes = new_figure(8.6, 2.5, columns=3, sharey=True)
+    titles = (_("the token x"), _("less its mean: x − μ"), _("divided by σ: x̂"))
+    features = np.arange(1, len(x) + 1)
+    for ax, values, title, style in zip(axes, (x, centred, normalised), titles, SERIES, strict=False):
+        ax.bar(features, values, color=style["color"], width=0.6, zorder=2)
+        for feature, value in zip(features, values, strict=True):
+            up = value >= 0
+            offset, place = ((0, 3), "bottom") if up else ((0, -3), "top")
+            ax.annotate(
+                f"{value:.2f}".replace("-", "−"),
+                (feature, value),
+                xytext=offset,
+                textcoords="offset points",
+                ha="center",
+                va=place,
+            )
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        ax.set_title(title)
+        ax.set_xticks(features)
+        ax.set_xlabel(_("feature"))
+    axes[0].set_ylabel(_("value"))
+    axes[0].margins(y=0.18)
+    text = _("A token of {count} features: its mean is {mean:.2f}, its deviation {std:.2f}; normalised, {values}.")
+    return Picture(
+        figure,
+        text.format(
+            count=len(x),
+            mean=x.mean(),
+            std=x.std(),
+            values=", ".join(f"{value:.2f}".replace("-", "−") for value in normalised),
+        ),
+    )
+
+
+def _spread_axes(moved: NDArray[np.bool_], axes: Sequence[str]) -> str:
+    """Return the names of the axes along which the moved elements lie."""
+    at = np.argwhere(moved)
+    return ", ".join(name for i, name in enumerate(axes) if len(np.unique(at[:, i])) > 1)
+
+
+def _cards(moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return (cards, rows, columns): columns are features or channels, cards are samples, or one card holds them all."""
+    if moved.ndim == 2:
+        return moved[None]
+    if moved.ndim == 3:
+        return moved
+    samples, channels = moved.shape[:2]
+    return moved.reshape(samples, channels, -1).transpose(0, 2, 1)
+
+
+@house_style
+def shared_statistics(maps: Mapping[str, Tensor], poked: tuple[int, ...], axes: Sequence[str]) -> Picture:
+    """Draw which elements move when the element `poked` does: they share its mean or variance.
+
+    `maps` gives a boolean tensor for each norm, of shape (B, D), (B, T, D) or (B, C, H, W), as `probes.moved_by`
+    returns it; `axes` names the axes, "B", "T", "D" and so on.
+    """
+    shape = next(iter(maps.values())).shape
+    cards, rows, columns = _cards(np.zeros(shape, dtype=bool)).shape
+    gap = 0.8
+    height = cards * rows + (cards - 1) * gap
+    figure, panes = new_figure(8.6, 0.9 + 0.17 * max(height, 6), columns=len(maps), sharex=True, sharey=True)
+    first = panes[0]
+    mark = np.zeros(shape, dtype=bool)
+    mark[poked] = True
+    told = []
+    for ax, (name, tensor) in zip(panes, maps.items(), strict=True):
+        moved = np.asarray(tensor, dtype=bool)
+        for (card, row, column), shares in np.ndenumerate(_cards(moved)):
+            is_poked = _cards(mark)[card, row, column]
+            colour = ORANGE if is_poked else SKY if shares else "white"
+            y = card * (rows + gap) + row
+            ax.add_patch(Rectangle((column, y), 1, 1, facecolor=colour, edgecolor=GREY, linewidth=0.7))
+            if shares and not is_poked:
+                ax.plot(column + 0.5, y + 0.5, marker=".", color="black", markersize=3)
+            if is_poked:
+                ax.plot(column + 0.5, y + 0.5, marker="x", color="black", markersize=6, markeredgewidth=1.6)
+        ax.set_title(norm_name(name), fontsize=10, loc="center")
+        ax.set_aspect("equal")
+        ax.grid(False)
+        ax.set(xlim=(-0.2, columns + 0.2), ylim=(height + 0.2, -0.2), xticks=[], yticks=[])
+        ax.tick_params(length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.set_xlabel({2: _("features D"), 3: _("features D"), 4: _("channels C")}[len(shape)], fontsize=9)
+        told.append(
+            _("{norm} {count} (along {axes})").format(
+                norm=norm_name(name), count=int(moved.sum()), axes=_spread_axes(moved, axes) or _("none")
+            )
+        )
+    if len(shape) == 2:
+        first.set_ylabel(_("samples B"), fontsize=9)
+    else:
+        inner = _("tokens T") if len(shape) == 3 else _("pixels H·W")
+        first.set_yticks(
+            [card * (rows + gap) + rows / 2 for card in range(cards)],
+            [_("sample {number}").format(number=card + 1) for card in range(cards)],
+            fontsize=9,
+            rotation=90,
+            va="center",
+        )
+        first.set_ylabel(inner, fontsize=9)
+    text = _("One element (×) of ({axes}) = {shape} is changed. So many outputs move (dots): {told}.")
+    return Picture(figure, text.format(axes=", ".join(axes), shape=tuple(shape), told="; ".join(told)))
+
+
+@house_style
+def eps_curves(stds: ArrayLike, curves: Mapping[float, ArrayLike]) -> Picture:
+    """Draw the output's deviation against the input's, one curve for each ε; at σ = √ε it is √½."""
+    stds = _values(stds)
+    figure, ax = new_figure(8, 3.3)
+    halves = []
+    for (eps, out), style in zip(curves.items(), SERIES, strict=False):
+        ax.plot(stds, _values(out), **style, markevery=8)
+        half = float(np.exp(np.interp(np.sqrt(0.5), _values(out), np.log(stds))))
+        halves.append(_("ε = {eps:.0e}: {half:.0e}").format(eps=eps, half=half))
+        power = f"ε = $10^{{{np.log10(eps):.0f}}}$"
+        label(ax, half, np.sqrt(0.5), power, style["color"], bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    ax.axhline(np.sqrt(0.5), color=GREY, linewidth=0.8, linestyle=":", zorder=0)
+    ax.annotate("√½", (stds[0], np.sqrt(0.5)), xytext=(0, 3), textcoords="offset points", color=GREY)
+    ax.set_xscale("log")
+    ax.set_xlabel(_("deviation of the input, σ"))
+    ax.set_ylabel(_("deviation of the output"))
+    ax.set_ylim(-0.03, 1.12)
+    text = _("The output's deviation rises from 0 to 1 with the input's. It passes √½ where σ is near √ε: {halves}.")
+    return Picture(figure, text.format(halves="; ".join(halves)))
+
+
+@house_style
+def spectra(singular_values: Mapping[str, Tensor]) -> Picture:
+    """Draw the singular values of norms' Jacobians, times the deviation they divide by, largest first."""
+    figure, ax = new_figure(8, 2.7)
+    told = []
+    for i, (name, values) in enumerate(singular_values.items()):
+        s = _values(values)
+        style = NORMS[name] | {"linestyle": "", "markersize": 7}
+        ax.plot(np.arange(1, len(s) + 1) + 0.2 * i, s, **style, label=norm_name(name))
+        zeros = int((s < 0.5).sum())
+        told.append(
+            _("{norm}: {ones} at 1, {zeros} at 0").format(norm=norm_name(name), ones=len(s) - zeros, zeros=zeros)
+        )
+    ax.set_xticks(range(1, len(s) + 1))
+    ax.set_ylim(-0.1, 1.25)
+    ax.set_xlabel(_("singular value, by size"))
+    ax.set_ylabel(_("value times σ (or rms)"))
+    ax.legend(loc="center left")
+    text = _("Singular values of the Jacobian for {features} features, times what the norm divides by. {told}.")
+    return Picture(figure, text.format(features=len(s), told="; ".join(told)))
+
+
+@house_style
+def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> Picture:
+    """Draw the relative error of ways to compute a variance against the data's mean (their deviation is 1)."""
+    figure, ax = new_figure(8, 3.0)
+    told = []
+    for (name, values), style in zip(errors.items(), SERIES, strict=False):
+        relative = np.maximum(_values(values), 1e-9)
+        ax.plot(means, relative, **style)
+        label(ax, means[-1], relative[-1], name, style["color"])
+        worst = relative.max()
+        told.append(
+            _("{name} above {bound}").format(name=name, bound="100 %")
+            if worst > 1
+            else _("{name} below {bound}").format(name=name, bound="1 %")
+        )
+    ax.axhline(1, color=GREY, linewidth=0.8)
+    ax.set(xscale="log", yscale="log")
+    ax.set_xlim(right=60 * means[-1])
+    ax.set_xlabel(_("mean of the data (their deviation is 1)"))
+    ax.set_ylabel(_("relative error of σ²"))
+    text = _("Largest error of the variance in float32 for means up to {mean:.0e}: {told}.")
+    return Picture(figure, text.format(mean=means[-1], told="; ".join(told)))
+
+
+@house_style
+def noise_of_the_mean(sizes: Sequence[int], deviations: ArrayLike) -> Picture:
+    """Draw the deviation of a batch's mean (sizes, seeds) against the batch size, and the law 1/√B."""
+    values = _values(deviations)
+    figure, ax = new_figure(8, 2.9)
+    middle = np.median(values, axis=1)
+    errors = np.stack([middle - values.min(axis=1), values.max(axis=1) - middle])
+    ax.errorbar(sizes, middle, yerr=errors, capsize=3, **NORMS["batch"])
+    law = middle[0] * np.sqrt(sizes[0] / np.asarray(sizes, dtype=float))
+    ax.plot(sizes, law, **PREDICTION)
+    ax.annotate("∝ $1/\\sqrt{B}$", (sizes[-2], law[-2]), xytext=(0, 10), textcoords="offset points")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.minorticks_off()
+    ax.set_xticks(sizes, [str(size) for size in sizes])
+    ax.set_yticks([0.1, 0.2, 0.5, 1], ["0.1", "0.2", "0.5", "1"])
+    ax.set_ylim(0.08, 1.2)
+    ax.set_xlabel(_("batch size B"))
+    ax.set_ylabel(_("deviation of the batch mean"))
+    slope = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
+    text = _("From B = {first} to B = {last} the deviation of the batch's mean falls as B to the power {slope}.")
+    return Picture(figure, text.format(first=sizes[0], last=sizes[-1], slope=f"{slope:.1f}".replace("-", "−")))
