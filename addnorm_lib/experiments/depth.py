@@ -26,7 +26,7 @@ from addnorm_lib.experiments.training import Note, one_thread
 
 Array = NDArray[np.float64]
 Kind = Literal["plain", "residual"]
-Norm = Literal["batch", "layer"] | None
+Norm = Literal["batch", "layer", "rms"] | None
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "linear": lambda h: h}
 _GAINS = {"he": math.sqrt(2), "lecun": 1.0, "orthogonal": 1.0}
@@ -48,7 +48,7 @@ class BatchNorm(nn.BatchNorm1d):
 def _make_norm(norm: Norm, width: int) -> nn.Module:
     if norm is None:
         return nn.Identity()
-    return BatchNorm(width) if norm == "batch" else nn.LayerNorm(width)
+    return {"batch": BatchNorm, "layer": nn.LayerNorm, "rms": nn.RMSNorm}[norm](width, eps=1e-5)
 
 
 class Branch(nn.Module):
@@ -83,7 +83,7 @@ class Block(nn.Module):
 class DepthNet(nn.Module):
     """A stack of `depth` blocks of `width` features; x (B, n_inputs) to logits (B, n_classes).
 
-    kind: "plain" or "residual". norm: "batch", "layer" or None. shortcut: factor on the shortcut (He et al. 2016, 3.1).
+    kind: "plain" or "residual". norm: "batch", "layer", "rms" or None. shortcut: factor on the shortcut (He et al. 2016, 3.1).
     branch: factor on F(h), or "1/sqrt(L)" with L = depth (De & Smith 2020). activation: "relu", "tanh" or "linear".
     init: standard deviation of W, √(2/D) ("he", He et al. 2015b) or √(1/D) ("lecun"), or "orthogonal".
 
@@ -107,7 +107,7 @@ class DepthNet(nn.Module):
         super().__init__()
         for name, value, choices in (
             ("kind", kind, ("plain", "residual")),
-            ("norm", norm, ("batch", "layer", None)),
+            ("norm", norm, ("batch", "layer", "rms", None)),
             ("activation", activation, tuple(_ACTIVATIONS)),
             ("init", init, tuple(_GAINS)),
         ):
@@ -160,7 +160,10 @@ class DepthNet(nn.Module):
         def normalised(name: str, h: Tensor) -> Tensor:
             if self.norm_name is None:
                 return h
-            weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+            weight = state[f"{name}.weight"]
+            if self.norm_name == "rms":
+                return F.rms_norm(h, h.shape[2:], eps=1e-5) * weight.unsqueeze(1)
+            bias = state[f"{name}.bias"]
             if self.norm_name == "layer":
                 return torch.addcmul(bias.unsqueeze(1), F.layer_norm(h, h.shape[2:]), weight.unsqueeze(1))
             mean, var = state[f"{name}.running_mean"].view(-1), state[f"{name}.running_var"].view(-1)

@@ -1,0 +1,265 @@
+"""Layer norm against batch norm: what they do to training, and how far a batch's statistics can be trusted."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from addnorm_lib import reference
+from addnorm_lib.experiments import data as datasets
+from addnorm_lib.experiments.depth import DepthNet
+from addnorm_lib.experiments.results import Record, Run
+from addnorm_lib.experiments.training import build, one_thread, train
+
+Array = NDArray[np.float64]
+Source = Literal["digits", "text", "shuffled text"]
+
+NORMS = (None, "layer", "rms", "batch")
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+def norm_runs(
+    norms: Iterable[str | None] = NORMS, learning_rates: Iterable[float] = RATES, **settings: Any
+) -> list[Run]:
+    """Return one Run of `DepthNet` on the digits for every norm and learning rate.
+
+    By default 12 residual blocks whose branches are not scaled down, 100 steps of SGD with 64 digits each. `settings`
+    are fields of Run (`seeds`, `steps`, `optimiser`, ...) or, failing that, options of DepthNet (`kind`, `init`, ...).
+    """
+    settings = {"steps": 100, "batch_size": 64, "record_every": 100, "kind": "residual", "depth": 12} | settings
+    fields = {name: settings.pop(name) for name in list(settings) if name in Run.__dataclass_fields__}
+    rates = list(learning_rates)
+    return [Run(DepthNet, {"norm": norm, **settings}, lr=rate, **fields) for norm in norms for rate in rates]
+
+
+def usable_decades(learning_rates: ArrayLike, losses: ArrayLike, limit: float) -> Array:
+    """Return over how many decades of learning rate each seed's loss stays below `limit` (S,).
+
+    losses (R, S), one row a rate, NaN where training diverged; rates (R,) rising. Between two neighbouring rates the
+    logarithm of the loss is taken as linear, as a line in a log–log plot shows it; a diverged neighbour adds nothing.
+    The longest unbroken stretch counts. Raises ValueError on other shapes, rates that do not rise, or fewer than two.
+    """
+    rates, losses = np.asarray(learning_rates, dtype=np.float64), np.asarray(losses, dtype=np.float64)
+    if losses.ndim != 2 or rates.shape != losses.shape[:1] or len(rates) < 2 or (np.diff(rates) <= 0).any():
+        raise ValueError(
+            f"learning_rates, losses: rising (R ≥ 2,) and (R, S) wanted, got {rates.shape}, {losses.shape}"
+        )
+    with np.errstate(divide="ignore"):
+        x, y = np.log10(rates), np.log10(losses) - math.log10(limit)
+    widths = []
+    for column in np.nan_to_num(y, nan=np.inf, posinf=np.inf).T:
+        best = width = 0.0
+        for (x0, y0), (x1, y1) in zip(zip(x, column, strict=True), zip(x[1:], column[1:], strict=True), strict=False):
+            width = width if y0 < 0 else 0.0
+            if y0 < 0 and y1 < 0:
+                width += x1 - x0
+            elif min(y0, y1) < 0 and math.isfinite(y0) and math.isfinite(y1):
+                width += (x1 - x0) * min(y0, y1) / -abs(y1 - y0)
+            best = max(best, width)
+        widths.append(best)
+    return np.array(widths)
+
+
+def steps_to(record: Record, limit: float, window: int = 10) -> Array:
+    """Return the first step at which each seed's training loss, averaged over `window` steps, is below `limit` (S,).
+
+    Infinite where it never is. Raises ValueError when the record has fewer steps than `window`.
+    """
+    if not 1 <= window <= record.loss.shape[1]:
+        raise ValueError(f"window: 1 to {record.loss.shape[1]} steps wanted, got {window}")
+    below = np.lib.stride_tricks.sliding_window_view(record.loss, window, axis=1).mean(axis=2) < limit
+    return np.where(below.any(axis=1), below.argmax(axis=1) + window, np.inf)
+
+
+def batch_size_runs(
+    batch_sizes: Iterable[int] = (2, 4, 8, 64), norms: Iterable[str | None] = ("batch", "layer"), **settings: Any
+) -> list[Run]:
+    """Return one Run of `DepthNet` on the digits for every norm and batch size, with the same number of steps.
+
+    By default two residual blocks, 300 steps of SGD at learning rate .01; `settings` as in `norm_runs`. Batch norm is
+    tested with its running statistics, as always.
+    """
+    settings = {"depth": 2, "steps": 300, "record_every": 300} | settings
+    rate = settings.pop("lr", 0.01)
+    norms = list(norms)
+    return [run for size in batch_sizes for run in norm_runs(norms, (rate,), batch_size=size, **settings)]
+
+
+def _checked(draws: int, batch_sizes: Sequence[int], seeds: Iterable[int], least: int) -> list[int]:
+    seeds = list(seeds)
+    if draws < 2 or not batch_sizes or min(batch_sizes) < least or not seeds:
+        raise ValueError(
+            f"draws ≥ 2, batch sizes ≥ {least} and a seed wanted, got {draws}, {tuple(batch_sizes)}, {seeds}"
+        )
+    return seeds
+
+
+def _varying(x: Array) -> Array:
+    return x[:, x.std(axis=0) > 0]
+
+
+def batch_fluctuation(
+    source: Source = "digits",
+    batch_sizes: Sequence[int] = (4, 8, 16, 32, 64, 128, 256),
+    *,
+    draws: int = 400,
+    d_model: int = 64,
+    seeds: Iterable[int] = range(5),
+) -> Array:
+    """Return how far the mean of a batch of B vectors strays from the mean of all: std(μ_B) / σ, (S, batch sizes).
+
+    The standard deviation is taken over `draws` batches, σ over all vectors, a feature at a time; the features' root
+    mean square is returned. Independent vectors give exactly 1/√B in expectation, *whatever* their distribution.
+
+    source: "digits": B random images of 64 pixels (pixels that never change are left out). "text": B characters in a
+        row, as a language model reads them, each a random embedding of `d_model` numbers that is the character's own.
+        "shuffled text": the same embeddings of B characters drawn at random, which have the same (Zipf) frequencies.
+    Raises ValueError on an unknown source and on sizes or draws that are too small.
+    """
+    if source not in get_args(Source):
+        raise ValueError(f"source: one of {', '.join(get_args(Source))} wanted, got {source!r}")
+    rows = []
+    for seed in _checked(draws, batch_sizes, seeds, 1):
+        rng = np.random.default_rng(seed)
+        if source == "digits":
+            digits = datasets.load("digits")
+            vectors = _varying(np.concatenate([digits.x_train, digits.x_test]).astype(np.float64))
+            ids = np.arange(len(vectors))
+        else:
+            text = datasets.load("text")
+            ids = np.concatenate([text.x_train.ravel(), text.x_test.ravel()])
+            vectors = rng.standard_normal((text.n_outputs, d_model))
+        shares = np.bincount(ids, minlength=len(vectors)) / len(ids)
+        centred = vectors - shares @ vectors
+        variance = shares @ centred**2
+        row = []
+        for size in batch_sizes:
+            if source == "text":
+                members = rng.integers(len(ids) - size + 1, size=(draws, 1)) + np.arange(size)
+            else:
+                members = rng.integers(len(ids), size=(draws, size))
+            means = np.stack([centred[ids[batch]].mean(axis=0) for batch in members])
+            row.append(math.sqrt(((means**2).mean(axis=0) / variance).mean()))
+        rows.append(row)
+    return np.array(rows)
+
+
+def mate_spread(
+    norm: Callable[[Array], Array],
+    batch_sizes: Sequence[int] = (4, 8, 16, 32, 64, 128, 256),
+    *,
+    draws: int = 200,
+    seeds: Iterable[int] = range(5),
+) -> Array:
+    """Return how much the output for *one* digit depends on who else is in its batch, (S, batch sizes).
+
+    norm: (B, D) to (B, D), such as `lambda x: reference.batch_norm_training(x).y` or `reference.layer_norm`. Each seed
+    picks an image and gives it `draws` times B − 1 random mates; returned is the standard deviation of its outputs over
+    the draws, root mean square over the features. Raises ValueError on sizes below 2 and on too few draws.
+    """
+    x = datasets.load("digits").x_train
+    x = _varying(x.astype(np.float64))
+    rows = []
+    for seed in _checked(draws, batch_sizes, seeds, 2):
+        rng = np.random.default_rng(seed)
+        sample = x[rng.integers(len(x))]
+        row = []
+        for size in batch_sizes:
+            outputs = np.stack(
+                [norm(np.vstack([sample, x[rng.integers(len(x), size=size - 1)]]))[0] for _draw in range(draws)]
+            )
+            # Equal outputs have a spread of exactly 0; a mean over the draws would round.
+            row.append(math.sqrt((outputs - outputs[0]).var(axis=0).mean()))
+        rows.append(row)
+    return np.array(rows)
+
+
+def batch_norm(x: ArrayLike) -> Array:
+    """Return `reference.batch_norm_training(x).y`: batch norm as it trains, without γ and β."""
+    return reference.batch_norm_training(x).y
+
+
+class TextNet(nn.Module):
+    """Predict the next character: embedding + position, one causal Pre-LN layer, norm, readout; x (B, T) int64.
+
+    Embeddings and positions are drawn from N(0, 1).
+    """
+
+    def __init__(self, vocabulary: int, length: int, d_model: int = 64, n_heads: int = 4) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d_model)
+        self.position = nn.Embedding(length, d_model)
+        self.layer = nn.TransformerEncoderLayer(
+            d_model, n_heads, 2 * d_model, dropout=0.0, norm_first=True, batch_first=True
+        )
+        self.norm = nn.LayerNorm(d_model)
+        self.readout = nn.Linear(d_model, vocabulary)
+
+    def stream(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the hidden states (B, T, d_model) before and after the layer, neither of them normalised."""
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[-1], device=x.device)
+        h = self.embedding(x) + self.position.weight
+        return h, self.layer(h, src_mask=mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (B, T, vocabulary)."""
+        return self.readout(self.norm(self.stream(x)[1]))
+
+
+class TokenStatistics(NamedTuple):
+    """Mean μ and standard deviation σ over the features of every token's hidden state: (S, N) each.
+
+    embedded: after embedding + position, untrained. hidden: after the layer, trained. The last two give the hidden
+    state's σ before training, and the characters' codes (N,).
+    """
+
+    embedded_mean: Array
+    embedded_std: Array
+    hidden_mean: Array
+    hidden_std: Array
+    untrained_std: Array
+    codes: NDArray[np.int64]
+
+
+def token_statistics(
+    *, steps: int = 100, windows: int = 40, d_model: int = 64, seeds: Sequence[int] = range(5)
+) -> TokenStatistics:
+    """Measure each token of real text before and after a short training of `TextNet` (Adam 3e-3, 8 windows a step).
+
+    N = 64·`windows` characters of the test text. Even equal distributions would not give equal σ: with `d_model`
+    independent normal features its coefficient of variation is 1/√(2·d_model). Raises ValueError on no window.
+    """
+    if windows < 1:
+        raise ValueError(f"windows: at least 1 wanted, got {windows}")
+    text = datasets.load("text")
+    length = text.x_train.shape[1]
+    options = {"vocabulary": text.n_outputs, "length": length, "d_model": d_model}
+    run = Run(
+        TextNet,
+        options,
+        data="text",
+        seeds=seeds,
+        steps=steps,
+        batch_size=8,
+        optimiser="adam",
+        lr=3e-3,
+        record_every=steps,
+        keep_state=True,
+    )
+    state = train(run)[0].state
+    x = torch.from_numpy(text.x_test[:windows])
+    rows = []
+    with one_thread(), torch.no_grad():
+        for i, seed in enumerate(run.seeds):
+            network = build(run, seed).eval()
+            embedded, untrained = network.stream(x)
+            network.load_state_dict({name: torch.as_tensor(value[i]) for name, value in state.items()})
+            _embedded, hidden = network.stream(x)
+            moments = [torch.std_mean(h.double(), dim=-1, correction=0) for h in (embedded, hidden, untrained)]
+            rows.append([m.flatten().numpy() for std_mean in moments for m in reversed(std_mean)])
+    columns = np.array(rows).transpose(1, 0, 2)
+    return TokenStatistics(*columns[:4], columns[5], x.flatten().numpy())
