@@ -1,12 +1,16 @@
 """Figures of chapter 3: which numbers share a mean, what ε does, and what a norm takes away."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from addnorm_lib.experiments.attention_scale import AttentionScale
+from addnorm_lib.experiments.results import Results
 from addnorm_lib.figures.style import (
     GREY,
     ORANGE,
@@ -88,7 +92,7 @@ def _spread_axes(moved: NDArray[np.bool_], axes: Sequence[str]) -> str:
 
 
 def _cards(moved: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (cards, rows, columns): columns are features or channels, cards are samples, or one card holds them all."""
+    """Return (cards, rows, columns): columns are features or channels, cards samples (one card for plain vectors)."""
     if moved.ndim == 2:
         return moved[None]
     if moved.ndim == 3:
@@ -221,25 +225,127 @@ def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> 
     return Picture(figure, text.format(mean=means[-1], told="; ".join(told)))
 
 
-@house_style
-def noise_of_the_mean(sizes: Sequence[int], deviations: ArrayLike) -> Picture:
-    """Draw the deviation of a batch's mean (sizes, seeds) against the batch size, and the law 1/√B."""
-    values = _values(deviations)
-    figure, ax = new_figure(8, 2.9)
+def _spread(ax: Axes, x: ArrayLike, values: NDArray[np.float64], **style: Any) -> NDArray[np.float64]:
+    """Draw medians of values (points, seeds) with bars from the lowest to the highest seed; return the medians."""
     middle = np.median(values, axis=1)
     errors = np.stack([middle - values.min(axis=1), values.max(axis=1) - middle])
-    ax.errorbar(sizes, middle, yerr=errors, capsize=3, **NORMS["batch"])
-    law = middle[0] * np.sqrt(sizes[0] / np.asarray(sizes, dtype=float))
-    ax.plot(sizes, law, **PREDICTION)
-    ax.annotate("∝ $1/\\sqrt{B}$", (sizes[-2], law[-2]), xytext=(0, 10), textcoords="offset points")
+    ax.errorbar(x, middle, yerr=errors, capsize=3, **style)
+    return middle
+
+
+def _doubling_axis(ax: Axes, sizes: Sequence[int]) -> None:
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
     ax.minorticks_off()
     ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.set_yticks([0.1, 0.2, 0.5, 1], ["0.1", "0.2", "0.5", "1"])
-    ax.set_ylim(0.08, 1.2)
     ax.set_xlabel(_("batch size B"))
-    ax.set_ylabel(_("deviation of the batch mean"))
-    slope = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
-    text = _("From B = {first} to B = {last} the deviation of the batch's mean falls as B to the power {slope}.")
-    return Picture(figure, text.format(first=sizes[0], last=sizes[-1], slope=f"{slope:.1f}".replace("-", "−")))
+
+
+@house_style
+def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> Picture:
+    """Draw how far a batch's mean strays, (seeds, sizes) for each kind of data, and the law 1/√B."""
+    figure, ax = new_figure(8, 3.2)
+    told = []
+    for (name, values), style in zip(deviations.items(), SERIES, strict=False):
+        middle = _spread(ax, sizes, _values(values).T, label=name, **style)
+        power = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
+        told.append(_("{name} as B to the power {power}").format(name=name, power=f"{power:.1f}".replace("-", "−")))
+    ax.plot(sizes, np.asarray(sizes, dtype=float) ** -0.5, **PREDICTION)
+    ax.annotate("$1/\\sqrt{B}$", (sizes[2], sizes[2] ** -0.5), xytext=(-4, -16), textcoords="offset points", ha="right")
+    ax.set_yscale("log")
+    _doubling_axis(ax, sizes)
+    ax.set_yticks([0.05, 0.1, 0.2, 0.5], ["0.05", "0.1", "0.2", "0.5"])
+    ax.set_ylabel(_("deviation of the batch mean / σ"))
+    ax.legend()
+    text = _("From B = {first} to B = {last} the deviation of a batch's mean falls: {told}. Dotted: 1/√B.")
+    return Picture(figure, text.format(first=sizes[0], last=sizes[-1], told="; ".join(told)))
+
+
+@house_style
+def batch_sizes(results: Results) -> Picture:
+    """Draw the test accuracy against the batch size, for every norm in `results`."""
+    figure, ax = new_figure(8, 3)
+    told = []
+    for norm in dict.fromkeys(results.values("norm")):
+        some = results.where(norm=norm)
+        sizes, style = some.values("batch_size"), NORMS[norm or "none"]
+        middle = _spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
+        told.append(
+            _("{norm} about {share} of 10 at B = {size}").format(
+                norm=norm_name(norm), share=round(middle[0] / 10), size=sizes[0]
+            )
+        )
+    _doubling_axis(ax, sizes)
+    ax.set_ylabel(_("test accuracy (%)"))
+    ax.legend(loc="lower right")
+    text = _("Test digits that are right after training with small batches: {told}. The two meet as B grows.")
+    return Picture(figure, text.format(told="; ".join(told)))
+
+
+@house_style
+def norm_rates(results: Results, limit: float) -> Picture:
+    """Draw the final training loss against the learning rate, one curve a norm; a cross on top where most diverged."""
+    figure, ax = new_figure(8, 3.4)
+    told = []
+    for place, norm in enumerate(dict.fromkeys(results.values("norm"))):
+        some = results.where(norm=norm)
+        rates, style = some.values("lr"), NORMS[norm or "none"]
+        survive = [rate for rate, record in zip(rates, some, strict=True) if np.median(record.diverged) == 0]
+        losses = [np.nanmedian(record.train_loss) for record in some if record.run.lr in survive]
+        ax.plot(survive, losses, **style, label=norm_name(norm))
+        lost = [rate for rate in rates if rate not in survive]
+        ax.plot(lost, [8.0 * 0.7**place] * len(lost), color=style["color"], marker="x", linestyle="", markersize=8)
+        if lost:
+            ax.annotate(_("diverged"), (lost[0], 8.0), xytext=(0, 7), textcoords="offset points", ha="left", fontsize=9)
+        usable = sum(loss < limit for loss in losses)
+        told.append(_("{norm} {usable} of {all}").format(norm=norm_name(norm), usable=usable, all=len(rates)))
+    ax.axhline(limit, color=GREY, linewidth=0.8, linestyle=":")
+    ax.set(xscale="log", yscale="log", xlabel=_("learning rate"), ylabel=_("training loss (nats)"))
+    ax.set_ylim(0.008, 20)
+    ax.legend(loc="lower left", fontsize=9)
+    text = _("Learning rates at which the median training loss ends below {limit:g} (dotted line): {told}.")
+    return Picture(figure, text.format(limit=limit, told="; ".join(told)))
+
+
+@house_style
+def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]], most: int = 600) -> Picture:
+    """Draw the mean and deviation of single tokens: (means, deviations) for each name, at most `most` of each."""
+    figure, ax = new_figure(8, 3.4)
+    told = []
+    for (name, (means, stds)), style in zip(tokens.items(), SERIES, strict=False):
+        means, stds = _values(means).ravel(), _values(stds).ravel()
+        step = max(1, len(means) // most)
+        ax.plot(means[::step], stds[::step], **style | {"linestyle": "", "markersize": 3}, alpha=0.7, label=name)
+        low, high = np.percentile(stds, [1, 99])
+        told.append(_("{name} from {low:.1f} to {high:.1f}").format(name=name, low=low, high=high))
+    ax.set_xlabel(_("a token's mean μ"))
+    ax.set_ylabel(_("its deviation σ"))
+    ax.set_ylim(0, None)
+    ax.legend(loc="lower right", markerscale=2)
+    text = _("Mean and deviation of single tokens of real text. Of 100 tokens 98 have a deviation: {told}.")
+    return Picture(figure, text.format(told="; ".join(told)))
+
+
+@house_style
+def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) -> Picture:
+    """Draw the entropy of attention and the gradient of its query weights against the scale of the tokens."""
+    figure, (left, right) = new_figure(8.6, 3.1, columns=2)
+    told = []
+    for name, values in measured.items():
+        style = NORMS[name]
+        entropy = _spread(left, scales, values.entropy.T, label=norm_name(name), **style)
+        right.plot(scales, np.maximum(np.median(values.query_gradient, axis=0), 1e-9), **style)
+        told.append(
+            _("{norm} {low:.1f} at the smallest scale, {high:.1f} at the largest").format(
+                norm=norm_name(name), low=entropy[0], high=entropy[-1]
+            )
+        )
+    left.set_ylabel(_("entropy / log T"))
+    right.set_ylabel(_("gradient of the query weights"))
+    right.set_yscale("log")
+    right.set_ylim(1e-9, 1e3)
+    left.legend(loc="lower left", fontsize=9)
+    for ax in (left, right):
+        ax.set_xscale("log")
+        ax.set_xlabel(_("scale of the tokens"))
+    text = _("Entropy of attention (1: all tokens alike, 0: one token takes all): {told}.")
+    return Picture(figure, text.format(told="; ".join(told)))
