@@ -83,7 +83,7 @@ class Block(nn.Module):
 class DepthNet(nn.Module):
     """A stack of `depth` blocks of `width` features; x (B, n_inputs) to logits (B, n_classes).
 
-    kind: "plain" or "residual". norm: "batch", "layer", "rms" or None. shortcut: factor on the shortcut (He et al. 2016, 3.1).
+    kind: "plain" or "residual". norm: "batch", "layer", "rms" or None. shortcut: its factor (He et al. 2016, 3.1).
     branch: factor on F(h), or "1/sqrt(L)" with L = depth (De & Smith 2020). activation: "relu", "tanh" or "linear".
     init: standard deviation of W, √(2/D) ("he", He et al. 2015b) or √(1/D) ("lecun"), or "orthogonal".
 

@@ -98,10 +98,6 @@ def _checked(draws: int, batch_sizes: Sequence[int], seeds: Iterable[int], least
     return seeds
 
 
-def _varying(x: Array) -> Array:
-    return x[:, x.std(axis=0) > 0]
-
-
 def batch_fluctuation(
     source: Source = "digits",
     batch_sizes: Sequence[int] = (4, 8, 16, 32, 64, 128, 256),
@@ -127,7 +123,8 @@ def batch_fluctuation(
         rng = np.random.default_rng(seed)
         if source == "digits":
             digits = datasets.load("digits")
-            vectors = _varying(np.concatenate([digits.x_train, digits.x_test]).astype(np.float64))
+            pixels = np.concatenate([digits.x_train, digits.x_test]).astype(np.float64)
+            vectors = pixels[:, pixels.std(axis=0) > 0]
             ids = np.arange(len(vectors))
         else:
             text = datasets.load("text")
@@ -157,15 +154,17 @@ def mate_spread(
 ) -> Array:
     """Return how much the output for *one* digit depends on who else is in its batch, (S, batch sizes).
 
-    norm: (B, D) to (B, D), such as `lambda x: reference.batch_norm_training(x).y` or `reference.layer_norm`. Each seed
-    picks an image and gives it `draws` times B − 1 random mates; returned is the standard deviation of its outputs over
-    the draws, root mean square over the features. Raises ValueError on sizes below 2 and on too few draws.
+    norm: (B, D) to (B, D), such as `batch_norm` or `reference.layer_norm`. It acts on hidden features xW of the images,
+    with a random W of variance 1/64. Each seed draws W and an image, and gives the image `draws` times B − 1 random
+    mates; returned is the standard deviation of its outputs over the draws, root mean square over the features.
+    Raises ValueError on sizes below 2 and on too few draws.
     """
-    x = datasets.load("digits").x_train
-    x = _varying(x.astype(np.float64))
+    images = datasets.load("digits").x_train.astype(np.float64)
+    width = images.shape[1]
     rows = []
     for seed in _checked(draws, batch_sizes, seeds, 2):
         rng = np.random.default_rng(seed)
+        x = images @ rng.standard_normal((width, width)) / math.sqrt(width)
         sample = x[rng.integers(len(x))]
         row = []
         for size in batch_sizes:
@@ -179,8 +178,20 @@ def mate_spread(
 
 
 def batch_norm(x: ArrayLike) -> Array:
-    """Return `reference.batch_norm_training(x).y`: batch norm as it trains, without γ and β."""
+    """Return x (B, D) normalised over the batch, as batch norm does in training, without γ and β."""
     return reference.batch_norm_training(x).y
+
+
+def windows_of_text(n_train: int = 800, n_test: int = 40) -> datasets.Dataset:
+    """Return windows of 64 characters spread evenly over `data.text`, so that evaluating on them takes little time."""
+    text = datasets.load("text")
+
+    def spread(x: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+        return x[np.linspace(0, len(x) - 1, n).astype(np.int64)]
+
+    parts = (spread(text.x_train, n_train), spread(text.y_train, n_train))
+    held_out = (spread(text.x_test, n_test), spread(text.y_test, n_test))
+    return datasets.Dataset(*parts, *held_out, n_outputs=text.n_outputs, vocabulary=text.vocabulary)
 
 
 class TextNet(nn.Module):
@@ -235,13 +246,15 @@ def token_statistics(
     """
     if windows < 1:
         raise ValueError(f"windows: at least 1 wanted, got {windows}")
-    text = datasets.load("text")
+    source, sizes = f"{__name__}:{windows_of_text.__name__}", {"n_test": windows}
+    text = datasets.load(source, **sizes)
     length = text.x_train.shape[1]
     options = {"vocabulary": text.n_outputs, "length": length, "d_model": d_model}
     run = Run(
         TextNet,
         options,
-        data="text",
+        data=source,
+        data_options=sizes,
         seeds=seeds,
         steps=steps,
         batch_size=8,
@@ -251,7 +264,7 @@ def token_statistics(
         keep_state=True,
     )
     state = train(run)[0].state
-    x = torch.from_numpy(text.x_test[:windows])
+    x = torch.from_numpy(text.x_test)
     rows = []
     with one_thread(), torch.no_grad():
         for i, seed in enumerate(run.seeds):

@@ -13,16 +13,18 @@ from addnorm_lib.experiments.depth import DepthNet, depth_runs
 from addnorm_lib.experiments.training import train
 
 
-def test_the_network_is_its_formula():
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_the_network_is_its_formula(norm):
     torch.manual_seed(1)
-    network = DepthNet("residual", 2, width=6, norm="layer", shortcut=0.9, branch="1/sqrt(L)", n_inputs=4).double()
+    normalise = {"layer": reference.layer_norm, "rms": reference.rms_norm}[norm]
+    network = DepthNet("residual", 2, width=6, norm=norm, shortcut=0.9, branch="1/sqrt(L)", n_inputs=4).double()
     x = torch.randn(3, 4, dtype=torch.float64)
     weight = {name: value.detach().numpy() for name, value in network.state_dict().items()}
     h = x.numpy() @ weight["stem.weight"].T
     for i in range(2):
-        update = np.maximum(reference.layer_norm(h), 0) @ weight[f"blocks.{i}.branch.linear.weight"].T
+        update = np.maximum(normalise(h), 0) @ weight[f"blocks.{i}.branch.linear.weight"].T
         h = reference.residual_sum(h, update / math.sqrt(2), alpha=0.9)
-    logits = np.maximum(reference.layer_norm(h), 0) @ weight["readout.weight"].T + weight["readout.bias"]
+    logits = np.maximum(normalise(h), 0) @ weight["readout.weight"].T + weight["readout.bias"]
     np.testing.assert_allclose(network(x).detach().numpy(), logits, rtol=1e-12)
 
 

@@ -51,6 +51,7 @@ EQUAL = {
     "deep residual": Run(DepthNet, {"kind": "residual", "depth": 24}, dtype="float64"),
     "residual, Adam, warm-up": Run(DepthNet, {"depth": 4}, optimiser="adam", lr=1e-3, warmup=20, dtype="float64"),
     "layer norm": Run(DepthNet, {"depth": 8, "norm": "layer"}, dtype="float64"),
+    "RMS norm": Run(DepthNet, {"depth": 8, "norm": "rms"}, dtype="float64"),
     "no norm": Run(DepthNet, {"depth": 8, "norm": None, "branch": "1/sqrt(L)"}),
     "shortcut factor": Run(DepthNet, {"depth": 8, "shortcut": 0.9}, dtype="float64"),
     "tanh, orthogonal": Run(DepthNet, {"kind": "plain", "depth": 4, "activation": "tanh", "init": "orthogonal"}),
