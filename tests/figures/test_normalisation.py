@@ -1,0 +1,112 @@
+"""Every figure of chapter 3: its words are computed from its data, its picture holds what was measured."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from addnorm_lib import probes
+from addnorm_lib.experiments.attention_scale import attention_against_scale
+from addnorm_lib.experiments.normalisation import batch_size_runs, norm_runs
+from addnorm_lib.experiments.training import train
+from addnorm_lib.figures import normalisation as figures
+from addnorm_lib.figures.style import Picture
+
+SHORT = {"steps": 5, "seeds": (0, 1), "depth": 2}
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def shared(norm, *shape):
+    index = (1,) * len(shape)
+    return {"layer": probes.moved_by(norm, normal(*shape), index), "rms": torch.ones(shape) > 0}, index
+
+
+def curves(eps):
+    stds = np.logspace(-6, 1, 40)
+    return stds, {eps: stds / np.sqrt(stds**2 + eps)}
+
+
+def ramp(*shape):
+    return np.linspace(0.9, 0.1, int(np.prod(shape))).reshape(shape)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Return short real sweeps: two over the learning rate (the second diverges at its end), two over batch size."""
+    return {
+        "calm": train(norm_runs((None, "layer"), (0.01, 0.1), **SHORT), workers=1, progress=False),
+        "hot": train(norm_runs((None, "rms"), (0.01, 1e9), **SHORT), workers=1, progress=False),
+        "short": train(batch_size_runs((2, 64), **SHORT), workers=1, progress=False),
+        "long": train(batch_size_runs((2, 64), **SHORT | {"steps": 150}), workers=1, progress=False),
+    }
+
+
+# Arguments whose descriptions must differ.
+CASES = {
+    "worked_token": lambda r: [(torch.arange(1.0, 5.0),), (torch.tensor([3.0, -1.0]),)],
+    "shared_statistics": lambda r: [
+        (*shared(lambda x: F.layer_norm(x, (4,)), 2, 3, 4), ("B", "T", "D")),
+        (*shared(lambda x: F.layer_norm(x, (3, 4)), 2, 3, 4), ("B", "T", "D")),
+        (*shared(lambda x: F.layer_norm(x, (4,)), 3, 4), ("B", "D")),
+        (*shared(F.instance_norm, 2, 3, 2, 2), ("B", "C", "H", "W")),
+    ],
+    "eps_curves": lambda r: [curves(1e-5), curves(1e-3)],
+    "spectra": lambda r: [({"layer": torch.tensor([1.0, 1, 0, 0])},), ({"rms": torch.tensor([1.0, 1, 1, 0])},)],
+    "variance_errors": lambda r: [
+        ((1.0, 10.0), {"one pass": [1e-7, 8.0]}),
+        ((1.0, 10.0), {"one pass": [1e-7, 1e-6]}),
+    ],
+    "fluctuations": lambda r: [
+        ((2, 4, 8), {"digits": np.sqrt([[1 / 2, 1 / 4, 1 / 8]] * 2)}),
+        ((2, 4, 8), {"text": np.ones((2, 3))}),
+    ],
+    "batch_sizes": lambda r: [(r["short"],), (r["long"],)],
+    "norm_rates": lambda r: [(r["calm"], 100.0), (r["hot"], 100.0)],
+    "token_scatter": lambda r: [({"embedded": (ramp(20), ramp(20))},), ({"embedded": (ramp(20), 3 * ramp(20))},)],
+    "attention_curves": lambda r: [
+        ((0.1, 1, 100), {"none": attention_against_scale((0.1, 1, 100), seeds=(0, 1))}),
+        ((0.1, 1, 100), {"layer": attention_against_scale((0.1, 1, 100), "layer", seeds=(0, 1))}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_description_is_computed_from_the_data(name, runs):
+    pictures = [getattr(figures, name)(*arguments) for arguments in CASES[name](runs)]
+    assert all(isinstance(picture, Picture) for picture in pictures)
+    descriptions = [picture.description for picture in pictures]
+    assert all(len(text) > 40 and "{" not in text for text in descriptions)
+    assert len(set(descriptions)) == len(descriptions)
+
+
+def test_the_words_name_the_axes_that_share_a_statistic():
+    maps, index = shared(lambda x: F.layer_norm(x, (4,)), 2, 3, 4)
+    text = figures.shared_statistics(maps, index, ("B", "T", "D")).description
+    assert "(B, T, D) = (2, 3, 4)" in text
+    assert "layer norm 4 (along D)" in text
+    assert "RMSNorm 24 (along B, T, D)" in text
+    alone = torch.zeros(2, 3, dtype=torch.bool)
+    alone[0, 1] = True
+    assert (
+        "batch norm 1 (along none)"
+        in figures.shared_statistics({"batch": alone, "layer": alone}, (0, 1), "BD").description
+    )
+
+
+def test_a_diverged_rate_is_a_cross_and_no_point_of_the_curve(runs):
+    axes = figures.norm_rates(runs["hot"], 100.0).figure.axes[0]
+    crosses = [line.get_xdata() for line in axes.lines if line.get_marker() == "x"]
+    assert [list(x) for x in crosses] == [[1e9], []]
+    assert list(axes.lines[0].get_xdata()) == [0.01]
+
+
+def test_every_figure_is_tested():
+    public = {
+        name
+        for name, function in vars(figures).items()
+        if getattr(function, "__module__", "") == figures.__name__ and not name.startswith("_") and name.islower()
+    }
+    assert public - {"norm_name"} == set(CASES)
