@@ -270,15 +270,17 @@ def batch_sizes(results: Results) -> Picture:
         sizes, style = some.values("batch_size"), NORMS[norm or "none"]
         middle = _spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
         told.append(
-            _("{norm} about {share} of 10 at B = {size}").format(
-                norm=norm_name(norm), share=round(middle[0] / 10), size=sizes[0]
+            _("{norm} {above} 75 % at B = {size}").format(
+                norm=norm_name(norm), above=_("above") if middle[0] > 75 else _("below"), size=sizes[0]
             )
         )
     _doubling_axis(ax, sizes)
     ax.set_ylabel(_("test accuracy (%)"))
     ax.legend(loc="lower right")
-    text = _("Test digits that are right after training with small batches: {told}. The two meet as B grows.")
-    return Picture(figure, text.format(told="; ".join(told)))
+    text = _("Test digits that are right after training with small batches: {told}; {last} at B = {size}.")
+    last = [1 - results.where(batch_size=sizes[-1]).column("test_error")]
+    together = _("all within a few percent") if np.ptp(np.median(last, axis=-1)) < 0.05 else _("they differ")
+    return Picture(figure, text.format(told="; ".join(told), last=together, size=sizes[-1]))
 
 
 @house_style
@@ -316,12 +318,15 @@ def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]], most: int =
         step = max(1, len(means) // most)
         ax.plot(means[::step], stds[::step], **style | {"linestyle": "", "markersize": 3}, alpha=0.7, label=name)
         low, high = np.percentile(stds, [1, 99])
-        told.append(_("{name} from {low:.1f} to {high:.1f}").format(name=name, low=low, high=high))
+        told.append(_("{name} {factor:.1f}").format(name=name, factor=round(2 * high / low) / 2))
     ax.set_xlabel(_("a token's mean μ"))
     ax.set_ylabel(_("its deviation σ"))
     ax.set_ylim(0, None)
     ax.legend(loc="lower right", markerscale=2)
-    text = _("Mean and deviation of single tokens of real text. Of 100 tokens 98 have a deviation: {told}.")
+    text = _(
+        "Mean and deviation of single tokens of real text. The largest deviation is so many times the smallest, without "
+        "the outermost hundredth on both sides: about {told}."
+    )
     return Picture(figure, text.format(told="; ".join(told)))
 
 
