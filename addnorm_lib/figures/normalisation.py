@@ -324,7 +324,7 @@ def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]], most: int =
     ax.set_ylim(0, None)
     ax.legend(loc="lower right", markerscale=2)
     text = _(
-        "Mean and deviation of single tokens of real text. The largest deviation is so many times the smallest, without "
+        "Mean and deviation of single tokens of real text. Largest deviation over smallest, without "
         "the outermost hundredth on both sides: about {told}."
     )
     return Picture(figure, text.format(told="; ".join(told)))

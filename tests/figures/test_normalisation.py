@@ -65,7 +65,7 @@ CASES = {
     ],
     "batch_sizes": lambda r: [(r["short"],), (r["long"],)],
     "norm_rates": lambda r: [(r["calm"], 100.0), (r["hot"], 100.0)],
-    "token_scatter": lambda r: [({"embedded": (ramp(20), ramp(20))},), ({"embedded": (ramp(20), 3 * ramp(20))},)],
+    "token_scatter": lambda r: [({"embedded": (ramp(20), ramp(20))},), ({"embedded": (ramp(20), 3 + ramp(20))},)],
     "attention_curves": lambda r: [
         ((0.1, 1, 100), {"none": attention_against_scale((0.1, 1, 100), seeds=(0, 1))}),
         ((0.1, 1, 100), {"layer": attention_against_scale((0.1, 1, 100), "layer", seeds=(0, 1))}),
