@@ -6,11 +6,12 @@ from typing import Any
 
 from addnorm_lib.exercises.checking import judge
 from addnorm_lib.exercises.exercise import Exercise, exercise_number
+from addnorm_lib.exercises.source import Source
 from addnorm_lib.messages import _
 
 __all__ = ["chapter", "check", "hint", "progress", "solution"]
 
-_CHAPTERS = {1: "residual", 2: "degradation"}
+_CHAPTERS = {1: "residual", 2: "degradation", 3: "normalisation"}
 _MARKS = {"solved": "✓", "wrong": "✗", "open": "○"}
 
 _states: dict[str, str] = {}
@@ -60,23 +61,10 @@ def hint(exercise_id: str) -> None:
     )
 
 
-class _Source:
-    """Source code that shows highlighted in a notebook and plain elsewhere."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-
-    def __repr__(self) -> str:
-        return self.source
-
-    def _repr_markdown_(self) -> str:
-        return f"```python\n{self.source}\n```"
-
-
-def solution(exercise_id: str) -> _Source | None:
+def solution(exercise_id: str) -> Source | None:
     """Show the reference solution's source."""
     exercise = _find(exercise_id)
-    return None if exercise is None else _Source(exercise.solution_source)
+    return None if exercise is None else Source(exercise.solution_source)
 
 
 def progress(number: int | None = None) -> None:
