@@ -126,6 +126,21 @@ LAYER_NORM = Exercise(
             N_("Where is ε? Without it a constant token is divided by zero, and a small one is blown up."),
         ),
         Misconception(
+            "unbiased, and no ε",
+            _over_divisor(lambda x, eps: _std(x, correction=1)),
+            N_("Is that x.std()? It divides by D − 1 and has no ε: √(σ² + ε) with the biased σ² is wanted."),
+        ),
+        Misconception(
+            "ε left at its default",
+            _affine(lambda x, eps: _standardise(x, 1e-5)),
+            N_("Is `eps` handed on? PyTorch's own functions take 1e-5 unless told."),
+        ),
+        Misconception(
+            "sum of squares",
+            _over_divisor(lambda x, eps: torch.sqrt(_var(x) * x.shape[-1] + eps)),
+            N_("Are the squared deviations summed? The variance is their mean: divide by D."),
+        ),
+        Misconception(
             "no root",
             _over_divisor(lambda x, eps: _var(x) + eps),
             N_("Is the root missing? x − μ is divided by √(σ² + ε), a deviation, not by the variance."),
@@ -280,6 +295,11 @@ RMS_NORM = Exercise(
             "no ε",
             _scaled(lambda x, eps: torch.sqrt(_mean_square(x))),
             N_("Where is ε? Without it a token of zeros is divided by zero."),
+        ),
+        Misconception(
+            "ε left at its default",
+            _scaled(lambda x, eps: torch.sqrt(_mean_square(x) + torch.finfo(x.dtype).eps)),
+            N_("Is `eps` handed on? torch.nn.RMSNorm's default is the dtype's own, 1.2e-7 in float32."),
         ),
         Misconception(
             "sum",
@@ -501,7 +521,7 @@ def _batch_norm_cases():
         (_floats([0.0], [1.0], [2.0], [3.0]), torch.zeros(1), torch.ones(1), True, 0.1, 1e-5),
         (_floats([1.0, 0.0], [3.0, 4.0]), mean, var, False, 0.1, 1e-5),
         (_floats([1.0, 0.0], [3.0, 4.0]), mean, var, True, 0.3, 0.5),
-        (_floats([3.0, 4.0]), mean, var, False, 0.1, 1e-5),
+        (_floats([3.0, -0.99]), mean, _floats(4.0, 1e-5), False, 0.1, 1e-5),
         (_floats([3.0, 4.0]), mean, var, True, 0.1, 1e-5),
         (1 + 2 * _normal(5, 3), _normal(3, seed=1), _normal(3, seed=2).abs(), True, 0.9, 1e-3),
         (1 + 2 * _normal(5, 3), _normal(3, seed=1), 0.1 * _normal(3, seed=2).abs(), False, 0.9, 0.1),
@@ -617,11 +637,14 @@ BATCH_NORM = Exercise(
             N_("Where is ε? It is added to the variance in both modes."),
         ),
         Misconception(
+            "ε left at its default",
+            _batch_norm_with(divisor=lambda var, eps: torch.sqrt(var + 1e-5)),
+            N_("Is `eps` handed on? PyTorch's own functions take 1e-5 unless told."),
+        ),
+        Misconception(
             "the batch in evaluation",
             _batch_in_evaluation,
-            N_(
-                "Does evaluation read the batch? There y depends on the running statistics alone, so one sample will do."
-            ),
+            N_("Does evaluation read the batch? There y depends on the running statistics alone: any N will do."),
         ),
         Misconception(
             "the batch in evaluation, even of one",
@@ -631,9 +654,7 @@ BATCH_NORM = Exercise(
         Misconception(
             "`training` ignored",
             lambda x, mean, var, training, momentum, eps: batch_norm(x, mean, var, True, momentum, eps),
-            N_(
-                "Is `training` read at all? torch.is_grad_enabled() is another switch: evaluation may run with gradients."
-            ),
+            N_("Is `training` read at all? torch.is_grad_enabled() is another switch, and on here in both modes."),
         ),
         Misconception(
             "updated in evaluation",
@@ -757,9 +778,7 @@ GROUP_NORM = Exercise(
         Misconception(
             "interleaved",
             _interleaved,
-            N_(
-                "Are channels 0, G, 2G, … put together? A group is a run of neighbouring channels: reshape (N, G, C/G, L)."
-            ),
+            N_("Are channels 0, G, 2G, … put together? A group is a run of neighbours: reshape (N, G, C/G, L)."),
         ),
         Misconception(
             "channels per group",
@@ -789,6 +808,11 @@ GROUP_NORM = Exercise(
                 )
             ),
             N_("Is ε added outside the root? It belongs inside: √(σ² + ε)."),
+        ),
+        Misconception(
+            "ε left at its default",
+            lambda x, n_groups, eps: group_norm(x, n_groups, 1e-5),
+            N_("Is `eps` handed on? PyTorch's own functions take 1e-5 unless told."),
         ),
         Misconception(
             "a group of one number kept",
@@ -1143,9 +1167,7 @@ BACKWARD = Exercise(
         Misconception(
             "summed over axis 0 only",
             _backward_with(dweight=lambda grad, xhat, x, w: _sum_first(grad * xhat), dbias=_sum_first),
-            N_(
-                "Are the tokens on both axes of (B, T, D) summed? dweight and dbias have shape (D,): flatten(0, -2) first."
-            ),
+            N_("Are the tokens on both axes of (B, T, D) summed? Shape (D,) is wanted: flatten(0, -2) first."),
         ),
         Misconception(
             "averaged over the tokens",
@@ -1259,9 +1281,7 @@ SUSPECTS = Exercise(
         ),
     ),
     hints=(
-        N_(
-            "Compare each with torch.nn.functional.layer_norm on several x: (4,), (D, D), (B, T, D), tiny, shifted by 1e4."
-        ),
+        N_("Compare with torch.nn.functional.layer_norm on several x: (N, D), (D, D), (B, T, D), tiny, shifted."),
         N_("Give γ and β random values; look at x after the call, too."),
         N_("correction= is 1 unless given; dim=1 is the last axis of (N, D) only; x -= … writes into the caller's x."),
     ),
@@ -1288,14 +1308,14 @@ def _leak_cases():
     batch = Shown(
         lambda x: F.batch_norm(x.transpose(1, 2), None, None, training=True).transpose(1, 2), "BatchNorm1d(D), training"
     )
-    rest = Shown(lambda x: -x.flip(1).cumsum(1).flip(1), "x ↦ −(this and all later tokens)")
-    past = Shown(lambda x: x.cumsum(1), "x ↦ this and all earlier tokens")
-    small = torch.tensor([[[1.0, 2.0], [3.0, 7.0]]])
+    later = Shown(lambda x: -x.flip(1).cumsum(1).cumsum(1).flip(1), "y_t = −Σ (s − t + 1)·x_s over s ≥ t")
+    earlier = Shown(lambda x: x.cumsum(1).cumsum(1), "y_t = Σ (t − s + 1)·x_s over s ≤ t")
+    small = _floats([[1.0, 2.0], [3.0, 7.0], [2.0, -3.0]])
     return [
         (batch, small, 1),
         (layer, small, 1),
-        (rest, _floats([[1.0], [2.0], [3.0]], [[4.0], [1.0], [2.0]]), 1),
-        (past, _normal(2, 3, 2), 2),
+        (later, _floats([[1.0], [2.0], [3.0]], [[4.0], [1.0], [2.0]]), 2),
+        (earlier, _normal(2, 5, 2), 2),
         (tokens, _normal(2, 4, 3, seed=1), 2),
         (batch, _normal(3, 4, 2, seed=2), 3),
     ]
@@ -1325,9 +1345,7 @@ LEAK = Exercise(
         Misconception(
             "always 0",
             lambda norm, x, position: 0.0,
-            N_(
-                "Is it 0 for every norm? `changed = x` is the same tensor: take x.clone(). Batch norm in training leaks."
-            ),
+            N_("Is it always 0? `changed = x` is the same tensor: take x.clone(). Batch norm in training does leak."),
         ),
         Misconception(
             "the token itself counted",
@@ -1414,11 +1432,12 @@ def merge(count_a, mean_a, var_a, count_b, mean_b, var_b):
 
 
 def _merge_cases():
-    return [  # every merged mean near 1e4 is a float32 number, so that an answer may use it
+    # Powers of two where the means are large: one pass then loses the same digits in whatever order it is written,
+    # and the merged mean is exact, so that an answer may use it.
+    return [
         (1, _floats(0.0), _floats(0.0), 1, _floats(4.0), _floats(0.0)),
         (2, _floats(1.0, 0.0), _floats(1.0, 2.0), 6, _floats(5.0, 0.0), _floats(2.0, 6.0)),
-        (4, _floats(10001.0, 10000.0), _floats(1.0, 0.5), 4, _floats(9999.0, 10000.0), _floats(1.5, 2.0)),
-        (3, _floats(9998.0), _floats(0.5), 1, _floats(10002.0), _floats(0.0)),
+        (4, _floats(8192.0, 8200.0), _floats(1.0, 0.5), 4, _floats(8192.0, 8184.0), _floats(1.5, 2.0)),
         (7, _normal(5), _normal(5, seed=1).abs(), 4, _normal(5, seed=2), _normal(5, seed=3).abs()),
     ]
 
@@ -1434,15 +1453,11 @@ def _merged(var, mean=lambda n, a, m, b, k: (n * a + m * b) / k):
     return wrong
 
 
-def _merge_one_pass(clamped):
-    def wrong(count_a, mean_a, var_a, count_b, mean_b, var_b):
-        count = count_a + count_b
-        mean = (count_a * mean_a + count_b * mean_b) / count
-        square = (count_a * (var_a + mean_a**2) + count_b * (var_b + mean_b**2)) / count
-        var = square - mean**2
-        return count, mean, var.clamp(min=0) if clamped else var
-
-    return wrong
+def _merge_one_pass(count_a, mean_a, var_a, count_b, mean_b, var_b):
+    count = count_a + count_b
+    mean = (count_a * mean_a + count_b * mean_b) / count
+    square = (count_a * (var_a + mean_a**2) + count_b * (var_b + mean_b**2)) / count
+    return count, mean, square - mean**2
 
 
 MERGE = Exercise(
@@ -1455,15 +1470,8 @@ MERGE = Exercise(
     misconceptions=(
         Misconception(
             "one pass",
-            _merge_one_pass(clamped=False),
-            N_(
-                "Is this mean(x²) − μ²? Near 10⁴ both are about 10⁸, where float32 numbers are 8 apart: nothing is left."
-            ),
-        ),
-        Misconception(
-            "one pass, clamped",
-            _merge_one_pass(clamped=True),
-            N_("Is mean(x²) − μ² kept from falling below 0? That hides the sign of an error as large as the variance."),
+            _merge_one_pass,
+            N_("Is this mean(x²) − μ²? Near 10⁴ both are near 10⁸, where float32 numbers are 8 apart."),
         ),
         Misconception(
             "the parts' variances only",
@@ -1478,9 +1486,7 @@ MERGE = Exercise(
         Misconception(
             "n for n²",
             _merged(lambda inner, delta, share, count: inner + delta**2 * share * count),
-            N_(
-                "Is the means' part divided by n once? n_a·n_b/n · δ² is a sum of squares; a variance divides by n again."
-            ),
+            N_("Is the means' part divided by n once? n_a·n_b/n · δ² is a sum of squares: divide by n again."),
         ),
         Misconception(
             "a quarter",
@@ -1669,7 +1675,9 @@ _PREDICTIONS = {
 
 
 def _predicted(**changes):
-    keys = dict(zip(("five", "rms", "one", "two", "three", "twice", "flip", "tiny", "group", "bf16"), _PREDICTIONS))
+    keys = dict(
+        zip(("five", "rms", "one", "two", "any", "twice", "flip", "tiny", "group", "bf16"), _PREDICTIONS, strict=True)
+    )
     return {**_PREDICTIONS, **{keys[name]: value for name, value in changes.items()}}
 
 

@@ -5,6 +5,7 @@ import html
 import importlib
 import io
 import math
+import pkgutil
 import time
 
 import ipywidgets as widgets
@@ -14,14 +15,13 @@ import torch
 from PIL import Image
 
 from addnorm_lib import panels, probes
-from addnorm_lib.exercises import _CHAPTERS
 from addnorm_lib.experiments.depth import Lesion
 from addnorm_lib.panels import degradation, residual
 from addnorm_lib.panels.panel import Panel, slider
 
 FACTORIES = {
     f"{module}.{name}": make
-    for module in _CHAPTERS.values()
+    for module in sorted(found.name for found in pkgutil.iter_modules(panels.__path__))
     for name, make in vars(importlib.import_module(f"{panels.__name__}.{module}")).items()
     if name.endswith("_panel")
 }
