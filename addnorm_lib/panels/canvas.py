@@ -38,6 +38,7 @@ class LiveCanvas:
         if self._background is None:
             with rc_context(RC):
                 canvas.draw()
+            self.figure.set_layout_engine("none")  # laid out once: a second time may shift axes of equal aspect
             self._background = canvas.copy_from_bbox(self.figure.bbox)
         canvas.restore_region(self._background)
         for artist in self.moving:
