@@ -16,7 +16,7 @@ from addnorm_lib.experiments.results import Record, Run
 from addnorm_lib.experiments.training import build, one_thread, train
 
 Array = NDArray[np.float64]
-Source = Literal["digits", "text", "shuffled text"]
+Source = Literal["digits", "text", "text without runs", "shuffled text"]
 
 NORMS = (None, "layer", "rms", "batch")
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -113,6 +113,7 @@ def batch_fluctuation(
 
     source: "digits": B random images of 64 pixels (pixels that never change are left out). "text": B characters in a
         row, as a language model reads them, each a random embedding of `d_model` numbers that is the character's own.
+        "text without runs": the same with every run of one sign or space (indentation, rules) shortened to one.
         "shuffled text": the same embeddings of B characters drawn at random, which have the same (Zipf) frequencies.
     Raises ValueError on an unknown source and on sizes or draws that are too small.
     """
@@ -129,13 +130,16 @@ def batch_fluctuation(
         else:
             text = datasets.load("text")
             ids = np.concatenate([text.x_train.ravel(), text.x_test.ravel()])
+            if source == "text without runs":
+                word = np.array([character.isalnum() for character in text.vocabulary])
+                ids = ids[np.append(True, (ids[1:] != ids[:-1]) | word[ids[1:]])]
             vectors = rng.standard_normal((text.n_outputs, d_model))
         shares = np.bincount(ids, minlength=len(vectors)) / len(ids)
         centred = vectors - shares @ vectors
         variance = shares @ centred**2
         row = []
         for size in batch_sizes:
-            if source == "text":
+            if source in ("text", "text without runs"):
                 members = rng.integers(len(ids) - size + 1, size=(draws, 1)) + np.arange(size)
             else:
                 members = rng.integers(len(ids), size=(draws, size))
