@@ -314,7 +314,7 @@ RMS_NORM = Exercise(
         Misconception(
             "the mean, squared",
             _scaled(lambda x, eps: torch.sqrt(x.mean(dim=-1, keepdim=True) ** 2 + eps)),
-            N_("Is the mean squared? First square every feature, then take the mean: positive and negative add up."),
+            N_("Is the mean squared? First square every feature, then take the mean: else plus and minus cancel."),
         ),
         Misconception(
             "mean of absolute values",
@@ -916,7 +916,7 @@ RESTORE = Exercise(
         Misconception(
             "mean before the scale",
             lambda y, mean, var, weight, bias, eps: ((y - bias) / weight + mean[:, None]) * _token_scale(var, eps),
-            N_("Is μ multiplied by σ? Undo the steps in reverse: the division last done is undone first, then μ."),
+            N_("Is μ multiplied by σ? Undo the steps in reverse: first the division, then − μ."),
         ),
         Misconception(
             "β after γ",
