@@ -591,7 +591,7 @@ def leak_panel(seed: int = 0) -> Panel:
             "should not be there at all?"
         ),
         controls={
-            "what": choice(_("what changes"), [(_("a later token"), "token"), (_("padding"), "padding")], "token"),
+            "what": choice(_("what changes"), [(_("one token"), "token"), (_("padding"), "padding")], "token"),
             "j": slider(_("position j"), 4, 1, LENGTH - 1, whole=True),
             "a": slider(_("size a of the change"), 2, -5, 5, 0.25),
         },

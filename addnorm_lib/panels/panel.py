@@ -86,7 +86,7 @@ class Panel:
             elif name == row[0]:
                 side_by_side = [self.controls[member] for member in row]
                 for member in side_by_side:
-                    member.layout.width, member.layout.min_width = f"{100 // len(row)}%", "170px"
+                    member.layout.width, member.layout.min_width = f"calc({100 / len(row):.2f}% - 5px)", "150px"
                     member.style.description_width = "initial"
                 wrapped = widgets.Layout(flex_flow="row wrap", width=f"min({self._size[0]}px, 100%)")
                 children.append(widgets.HBox(side_by_side, layout=wrapped))
@@ -221,7 +221,10 @@ def slider(
     if whole:
         return widgets.IntSlider(value=int(value), min=int(low), max=int(high), step=int(step or 1), **common)
     if log:
-        return widgets.FloatLogSlider(value=value, base=10, min=low, max=high, step=step or 0.1, **common)
+        shown = ".1e" if low < -4 else ".3g"
+        return widgets.FloatLogSlider(
+            value=value, base=10, min=low, max=high, step=step or 0.1, readout_format=shown, **common
+        )
     return widgets.FloatSlider(value=value, min=low, max=high, step=step or 0.05, readout_format=".2f", **common)
 
 
