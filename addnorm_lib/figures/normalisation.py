@@ -1,5 +1,6 @@
 """Figures of chapter 3: which numbers share a mean, what ε does, and what a norm takes away."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from addnorm_lib.experiments.attention_scale import AttentionScale
 from addnorm_lib.experiments.results import Results
 from addnorm_lib.figures.style import (
+    BLACK,
     GREY,
     ORANGE,
     PREDICTION,
@@ -26,6 +28,20 @@ from addnorm_lib.messages import _
 
 NORMS = {name: SERIES[i] for i, name in enumerate(("layer", "batch", "rms", "none", "instance", "group"))}
 """One style a norm, the same in every figure of the chapter."""
+
+
+NEUTRAL = ("#C4C4C4", "#9A9A9A", GREY)
+"""Colours of steps that belong to no norm."""
+
+
+def short(value: float, digits: int = 3) -> str:
+    """Return a number in few characters, with a real minus sign: 1.34, −0.0841, 1.6e−5, 0 (never −0)."""
+    return _plain(f"{value + 0.0:.{digits}g}")
+
+
+def _plain(number: str) -> str:
+    """Return a formatted number with a real minus sign and no padding in its exponent: 1e−5 for 1e-05."""
+    return re.sub(r"e([+-])0*", lambda found: "e" + found[1].replace("+", ""), number).replace("-", "−")
 
 
 def norm_name(norm: str | None) -> str:
@@ -54,13 +70,13 @@ def worked_token(token: Tensor) -> Picture:
     figure, axes = new_figure(8.6, 2.5, columns=3, sharey=True)
     titles = (_("the token x"), _("less its mean: x − μ"), _("divided by σ: x̂"))
     features = np.arange(1, len(x) + 1)
-    for ax, values, title, style in zip(axes, (x, centred, normalised), titles, SERIES, strict=False):
-        ax.bar(features, values, color=style["color"], width=0.6, zorder=2)
+    for ax, values, title, colour in zip(axes, (x, centred, normalised), titles, NEUTRAL, strict=True):
+        ax.bar(features, values, color=colour, width=0.6, zorder=2)
         for feature, value in zip(features, values, strict=True):
             up = value >= 0
             offset, place = ((0, 3), "bottom") if up else ((0, -3), "top")
             ax.annotate(
-                f"{value:.2f}".replace("-", "−"),
+                _plain(f"{value:.2f}"),
                 (feature, value),
                 xytext=offset,
                 textcoords="offset points",
@@ -80,7 +96,7 @@ def worked_token(token: Tensor) -> Picture:
             count=len(x),
             mean=x.mean(),
             std=x.std(),
-            values=", ".join(f"{value:.2f}".replace("-", "−") for value in normalised),
+            values=", ".join(_plain(f"{value:.2f}") for value in normalised),
         ),
     )
 
@@ -147,13 +163,13 @@ def shared_statistics(maps: Mapping[str, Tensor], poked: tuple[int, ...], axes: 
         inner = _("tokens T") if len(shape) == 3 else _("pixels H·W")
         first.set_yticks(
             [card * (rows + gap) + rows / 2 for card in range(cards)],
-            [_("sample {number}").format(number=card + 1) for card in range(cards)],
+            [_("sample {number}").format(number=card) for card in range(cards)],
             fontsize=9,
             rotation=90,
             va="center",
         )
         first.set_ylabel(inner, fontsize=9)
-    text = _("One element (×) of ({axes}) = {shape} is changed. So many outputs move (dots): {told}.")
+    text = _("One element (×) of ({axes}) = {shape} is changed. Outputs that move (dots and ×): {told}.")
     return Picture(figure, text.format(axes=", ".join(axes), shape=tuple(shape), told="; ".join(told)))
 
 
@@ -166,7 +182,7 @@ def eps_curves(stds: ArrayLike, curves: Mapping[float, ArrayLike]) -> Picture:
     for (eps, out), style in zip(curves.items(), SERIES, strict=False):
         ax.plot(stds, _values(out), **style, markevery=8)
         half = float(np.exp(np.interp(np.sqrt(0.5), _values(out), np.log(stds))))
-        halves.append(_("ε = {eps:.0e}: {half:.0e}").format(eps=eps, half=half))
+        halves.append(_("ε = {eps}: {half}").format(eps=_plain(f"{eps:.0e}"), half=_plain(f"{half:.0e}")))
         power = f"ε = $10^{{{np.log10(eps):.0f}}}$"
         label(ax, half, np.sqrt(0.5), power, style["color"], bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     ax.axhline(np.sqrt(0.5), color=GREY, linewidth=0.8, linestyle=":", zorder=0)
@@ -218,17 +234,23 @@ def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> 
         )
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.set(xscale="log", yscale="log")
-    ax.set_xlim(right=60 * means[-1])
+    ax.set_xlim(means[0] / 1.3, 1.3 * means[-1])
+    ax.annotate(
+        _("100 %: as large as σ² itself"), (means[0], 1), xytext=(0, 3), textcoords="offset points", color=GREY
+    )
     ax.set_xlabel(_("mean of the data (their deviation is 1)"))
     ax.set_ylabel(_("relative error of σ²"))
-    text = _("Largest error of the variance in float32 for means up to {mean:.0e}: {told}.")
-    return Picture(figure, text.format(mean=means[-1], told="; ".join(told)))
+    text = _("Largest error of the variance in float32 for means up to {mean}: {told}.")
+    return Picture(figure, text.format(mean=short(means[-1]), told="; ".join(told)))
 
 
 def _spread(ax: Axes, x: ArrayLike, values: NDArray[np.float64], **style: Any) -> NDArray[np.float64]:
-    """Draw medians of values (points, seeds) with bars from the lowest to the highest seed; return the medians."""
-    middle = np.median(values, axis=1)
-    errors = np.stack([middle - values.min(axis=1), values.max(axis=1) - middle])
+    """Draw medians of values (points, seeds) with bars from the lowest to the highest seed; return the medians.
+
+    NaN, where a seed diverged, counts as above all others; the bar ends at the highest finite one.
+    """
+    middle = np.median(np.where(np.isnan(values), np.inf, values), axis=1)
+    errors = np.stack([middle - np.nanmin(values, axis=1), np.nanmax(values, axis=1) - middle])
     ax.errorbar(x, middle, yerr=errors, capsize=3, **style)
     return middle
 
@@ -243,19 +265,31 @@ def _doubling_axis(ax: Axes, sizes: Sequence[int]) -> None:
 @house_style
 def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> Picture:
     """Draw how far a batch's mean strays, (seeds, sizes) for each kind of data, and the law 1/√B."""
-    figure, ax = new_figure(8, 3.2)
-    told = []
-    for (name, values), style in zip(deviations.items(), SERIES, strict=False):
-        middle = _spread(ax, sizes, _values(values).T, label=name, **style)
+    figure, ax = new_figure(8, 3.6)
+    told, ends = [], {}
+    for i, ((name, values), style) in enumerate(zip(deviations.items(), SERIES, strict=False)):
+        # Each curve thinner than the one below it, which has a ring for a marker: those that coincide stay visible.
+        nested = {"markersize": 13 - 3.5 * i, "linewidth": max(5.5 - 1.8 * i, 1)}
+        if i == 0:
+            nested |= {"markerfacecolor": "white", "markeredgewidth": 2}
+        middle = _spread(ax, sizes, _values(values).T, label=name, elinewidth=1, **style | nested)
+        ends[name] = middle[-1]
         power = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
-        told.append(_("{name} as B to the power {power}").format(name=name, power=f"{power:.1f}".replace("-", "−")))
-    ax.plot(sizes, np.asarray(sizes, dtype=float) ** -0.5, **PREDICTION)
-    ax.annotate("$1/\\sqrt{B}$", (sizes[2], sizes[2] ** -0.5), xytext=(-4, -16), textcoords="offset points", ha="right")
+        told.append(_("{name} as B to the power {power}").format(name=name, power=_plain(f"{power:.1f}")))
+    ax.plot(sizes, np.asarray(sizes, dtype=float) ** -0.5, **PREDICTION | {"zorder": 5}, label="1/√B")
+    for name, end in ends.items():
+        together = [other for other, value in ends.items() if abs(np.log(value / end)) < 0.1]
+        if together[0] == name:
+            words = "\n= ".join(together)
+            if abs(np.log(end * np.sqrt(sizes[-1]))) < 0.1:
+                words += "\n≈ 1/√B"
+            ax.annotate(words, (sizes[-1], end), xytext=(10, 0), textcoords="offset points", va="center")
     ax.set_yscale("log")
     _doubling_axis(ax, sizes)
     ax.set_yticks([0.05, 0.1, 0.2, 0.5], ["0.05", "0.1", "0.2", "0.5"])
     ax.set_ylabel(_("deviation of the batch mean / σ"))
-    ax.legend()
+    ax.set_xlim(right=1.15 * sizes[-1])
+    ax.legend(loc="lower left")
     text = _("From B = {first} to B = {last} the deviation of a batch's mean falls: {told}. Dotted: 1/√B.")
     return Picture(figure, text.format(first=sizes[0], last=sizes[-1], told="; ".join(told)))
 
@@ -270,8 +304,8 @@ def batch_sizes(results: Results) -> Picture:
         sizes, style = some.values("batch_size"), NORMS[norm or "none"]
         middle = _spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
         told.append(
-            _("{norm} {above} 75 % at B = {size}").format(
-                norm=norm_name(norm), above=_("above") if middle[0] > 75 else _("below"), size=sizes[0]
+            _("{norm} about {share:.0f} % at B = {size}").format(
+                norm=norm_name(norm), share=10 * round(middle[0] / 10), size=sizes[0]
             )
         )
     _doubling_axis(ax, sizes)
@@ -284,28 +318,46 @@ def batch_sizes(results: Results) -> Picture:
 
 
 @house_style
-def norm_rates(results: Results, limit: float) -> Picture:
-    """Draw the final training loss against the learning rate, one curve a norm; a cross on top where most diverged."""
-    figure, ax = new_figure(8, 3.4)
+def norm_rates(results: Results, limits: Sequence[float]) -> Picture:
+    """Draw the final training loss (nats) against the learning rate, one curve a norm, and the `limits` (dotted).
+
+    Points are medians over the seeds, bars go from the lowest to the highest; a cross on top where most diverged.
+    """
+    figure, ax = new_figure(8, 3.8)
     told = []
-    for place, norm in enumerate(dict.fromkeys(results.values("norm"))):
+    norms = list(dict.fromkeys(results.values("norm")))
+    for place, norm in enumerate(norms):
         some = results.where(norm=norm)
         rates, style = some.values("lr"), NORMS[norm or "none"]
         survive = [rate for rate, record in zip(rates, some, strict=True) if np.median(record.diverged) == 0]
-        losses = [np.nanmedian(record.train_loss) for record in some if record.run.lr in survive]
-        ax.plot(survive, losses, **style, label=norm_name(norm))
+        losses = np.stack([record.train_loss for record in some if record.run.lr in survive])
+        beside = 1.06 ** (place - (len(norms) - 1) / 2)  # so that bars at one rate do not cover each other
+        medians = _spread(ax, beside * np.array(survive), losses, label=norm_name(norm), elinewidth=1.2, **style)
         lost = [rate for rate in rates if rate not in survive]
         ax.plot(lost, [8.0 * 0.7**place] * len(lost), color=style["color"], marker="x", linestyle="", markersize=8)
         if lost:
             ax.annotate(_("diverged"), (lost[0], 8.0), xytext=(0, 7), textcoords="offset points", ha="left", fontsize=9)
-        usable = sum(loss < limit for loss in losses)
+        usable = _(" and ").join(str((medians < limit).sum()) for limit in limits)
         told.append(_("{norm} {usable} of {all}").format(norm=norm_name(norm), usable=usable, all=len(rates)))
-    ax.axhline(limit, color=GREY, linewidth=0.8, linestyle=":")
     ax.set(xscale="log", yscale="log", xlabel=_("learning rate"), ylabel=_("training loss (nats)"))
     ax.set_ylim(0.008, 20)
+    for limit in limits:
+        ax.axhline(limit, color=BLACK, linewidth=1.1, linestyle=":")
+        ax.annotate(
+            _("limit {limit:g}").format(limit=limit),
+            (1, limit),
+            xycoords=ax.get_yaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
     ax.legend(loc="lower left", fontsize=9)
-    text = _("Learning rates at which the median training loss ends below {limit:g} (dotted line): {told}.")
-    return Picture(figure, text.format(limit=limit, told="; ".join(told)))
+    text = _(
+        "Learning rates at which the median training loss ends below {limits} (dotted): {told}. "
+        "Bars: lowest to highest of {seeds} seeds."
+    )
+    below = _(" and below ").join(f"{limit:g}" for limit in limits)
+    return Picture(figure, text.format(limits=below, told="; ".join(told), seeds=losses.shape[1]))
 
 
 @house_style
@@ -334,11 +386,11 @@ def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]], most: int =
 def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) -> Picture:
     """Draw the entropy of attention and the gradient of its query weights against the scale of the tokens."""
     figure, (left, right) = new_figure(8.6, 3.1, columns=2)
-    told = []
+    told, floor = [], 1e-9
     for name, values in measured.items():
         style = NORMS[name]
         entropy = _spread(left, scales, values.entropy.T, label=norm_name(name), **style)
-        right.plot(scales, np.maximum(np.median(values.query_gradient, axis=0), 1e-9), **style)
+        right.plot(scales, np.maximum(np.median(values.query_gradient, axis=0), floor), **style)
         told.append(
             _("{norm} {low:.1f} at the smallest scale, {high:.1f} at the largest").format(
                 norm=norm_name(name), low=entropy[0], high=entropy[-1]
@@ -347,10 +399,14 @@ def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) 
     left.set_ylabel(_("entropy / log T"))
     right.set_ylabel(_("gradient of the query weights"))
     right.set_yscale("log")
-    right.set_ylim(1e-9, 1e3)
+    right.set_ylim(2e-10, 1e3)
+    right.set_yticks([floor, 1e-6, 1e-3, 1, 1e3], ["≤ $10^{-9}$", *(f"$10^{{{power}}}$" for power in (-6, -3, 0, 3))])
     left.legend(loc="lower left", fontsize=9)
+    figure.get_layout_engine().set(wspace=0.06)
     for ax in (left, right):
         ax.set_xscale("log")
+        ax.set_xticks([1e-4, 1e-2, 1, 1e2])
+        ax.minorticks_off()
         ax.set_xlabel(_("scale of the tokens"))
     text = _("Entropy of attention (1: all tokens alike, 0: one token takes all): {told}.")
     return Picture(figure, text.format(told="; ".join(told)))

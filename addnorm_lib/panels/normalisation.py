@@ -2,7 +2,6 @@
 
 import functools
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
 from addnorm_lib import reference
+from addnorm_lib.figures.normalisation import short
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -33,20 +33,14 @@ from addnorm_lib.probes import moved_by
 EPS = 1e-5
 
 
-def short(value: float, digits: int = 3) -> str:
-    """Return a number in few characters: 1.34, -0.0841, 1.6e-5, 0 (never -0)."""
-    text = f"{value + 0.0:.{digits}g}"
-    return re.sub(r"e([+-])0*", lambda found: "e" + found[1].replace("+", ""), text)
-
-
-def _fixed(value: float) -> str:
-    """Return a number with two decimals (never -0.00)."""
-    return f"{round(value, 2) + 0.0:.2f}"
+def _fixed(value: float, digits: int = 2) -> str:
+    """Return a number with two decimals and a real minus sign (never −0.00)."""
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def _near_one(value: float, rest: float) -> str:
     """Return a number that may be hard to tell from 1, given 1 − value as well."""
-    return short(value) if rest >= 1e-3 else _("1 - {rest}").format(rest=short(rest, 1))
+    return short(value) if rest >= 1e-3 else _("1 − {rest}").format(rest=short(rest, 1))
 
 
 def _listed(values: Sequence[float], digits: int = 3) -> str:
@@ -181,7 +175,7 @@ def layer_norm_panel() -> Panel:
         "preset": choice(_("example"), [(_(name), name) for name in PRESETS], next(iter(PRESETS)), menu=True),
         "x": Typed(_("x, typed"), text, parse_numbers),
         "scale": slider(_("scale of x"), start["scale"], -8, 8, log=True),
-        "eps": slider("ε", EPS, -12, 0, log=True),
+        "eps": slider("ε", EPS, -12, 1, log=True),
         **{name: slider(f"x{'₁₂₃₄'[i]}", start[name], -5, 5, 0.1) for i, name in enumerate(x_names)},
         **{name: slider(f"γ{'₁₂₃₄'[i]}", 1, -2, 2, 0.1) for i, name in enumerate(gammas)},
         **{name: slider(f"β{'₁₂₃₄'[i]}", 0, -2, 2, 0.1) for i, name in enumerate(betas)},
@@ -219,7 +213,7 @@ def layer_norm_panel() -> Panel:
         for text, g, b in zip(affine, weight, bias, strict=False):
             text.set_text(f"γ {short(g, 2)}\nβ {short(b, 2)}")
         before.set_data(places[:count], normal)
-        unit.set_text(_("(axis in units of {scale})").format(scale=short(scale)))
+        unit.set_text("" if scale == 1 else _("axis: x / {scale}").format(scale=short(scale)))
         curve.set_data(deviations, deviations / np.sqrt(deviations**2 + eps))
         knee.set_data([math.sqrt(eps)] * 2, [-0.08, 1.08])
         knee_name.set_text(_(" √ε = {root}").format(root=short(math.sqrt(eps))))
@@ -254,7 +248,8 @@ def layer_norm_panel() -> Panel:
         title=_("Layer norm, number by number"),
         try_this=_(
             "Predict, then drag: does the scale of x change the normalised bars? How far down until they are half as "
-            "tall? What brings them back: γ, or a smaller ε? Type numbers of your own, one to four."
+            "tall? What brings them back: γ, or a smaller ε? Back at scale 1: which ε halves them? Type numbers of "
+            "your own, one to four."
         ),
         controls=controls,
         canvas=LiveCanvas(figure, moving),
@@ -332,7 +327,7 @@ def axis_panel(seed: int = 0) -> Panel:
     """Return a panel: which numbers of a (B, T, D) = (2, 3, 4) block share a cell's statistic, for eight norms.
 
     The picture follows no rule: the chosen element is poked, PyTorch's norm runs again, and the outputs that change
-    are lit (`probes.moved_by`).
+    are hatched (`probes.moved_by`).
     """
     generator = torch.Generator().manual_seed(seed)
     x = (3 * torch.randn(BATCH, TOKENS, FEATURES, generator=generator, dtype=torch.float64)).round(decimals=1)
@@ -360,7 +355,7 @@ def axis_panel(seed: int = 0) -> Panel:
         for index, box, above, below in zip(np.ndindex(x.shape), boxes, inputs, outputs, strict=True):
             lit = bool(moved[index])
             _paint(box, SKY if lit else "white", hatched=lit)
-            above.set_text(f"{x[index].item():.1f}")
+            above.set_text(_fixed(x[index].item(), 1))
             below.set_text(_fixed(y[index].item()))
         for sequence, frame in enumerate(frames):
             frame.set_xy((d - 0.48, t - 0.47))
@@ -369,12 +364,12 @@ def axis_panel(seed: int = 0) -> Panel:
         if norm == "batch, eval":
             mean, spread, what = 0.0, 1.0, _("running mean and variance")
         elif norm == "rms":
-            mean, spread, what = 0.0, group.square().mean().item(), _("mean square of the lit x")
+            mean, spread, what = 0.0, group.square().mean().item(), _("mean square of the hatched x")
         else:
             mean, spread, what = (
                 group.mean().item(),
                 group.var(correction=0).item(),
-                _("mean and variance of the lit x"),
+                _("mean and variance of the hatched x"),
             )
         extent = ", ".join(
             _("all {axis}").format(axis=axis)
@@ -386,7 +381,7 @@ def axis_panel(seed: int = 0) -> Panel:
         )
         return _(
             "{norm}: poking x[{b}, {t}, {d}] moves {count} of {size} outputs: {extent}. "
-            "There y = ({value} - {mean})/√({spread:.2f} + 1e-5) = {y}, with the {what}."
+            "There y = ({value} − {mean})/√({spread:.2f} + 1e−5) = {y}, with the {what}."
         ).format(
             norm=_(name),
             b=b,
@@ -395,8 +390,8 @@ def axis_panel(seed: int = 0) -> Panel:
             count=int(moved.sum()),
             size=moved.numel(),
             extent=extent,
-            value=short(value),
-            mean=_fixed(mean) if mean >= 0 else f"({_fixed(mean)})",
+            value=_fixed(value, 1),
+            mean=_fixed(mean) if round(mean, 2) >= 0 else f"({_fixed(mean)})",
             spread=spread,
             y=_fixed(y[b, t, d].item()),
             what=what,
@@ -405,7 +400,7 @@ def axis_panel(seed: int = 0) -> Panel:
     return Panel(
         title=_("Who shares a statistic?"),
         try_this=_(
-            "Predict which cells light up when the bold one is poked; then choose the norm. Which norm lets a token "
+            "Predict which cells are hatched (they move) when the bold one is poked; then choose the norm. Which norm lets a token "
             "feel its batch-mates? Which lets it feel later tokens?"
         ),
         controls={
@@ -449,20 +444,23 @@ def batch_noise_panel(seed: int = 0) -> Panel:
     law_ax.set_yticks([0.1, 0.3, 1], ["0.1", "0.3", "1"])
     law_ax.minorticks_off()
     law_ax.set_xlabel(_("batch size B"))
+    law_ax.set_ylabel(_("deviation / σ"))
     law_ax.set_title(_("deviation of the batch mean"))
     law_ax.plot(sizes, sizes**-0.5, color=GREY, linestyle=":")
     law_ax.plot(sizes, [spread(int(size)) for size in sizes], color=BLUE, marker="o", linestyle="")
     law_ax.text(2.2, 0.8, "1/√B", color=GREY)
     (mark,) = law_ax.plot([], [], color=BLACK, marker="o", markersize=13, markerfacecolor="none", linestyle="")
     out_ax.set_xlim(-1, DRAWS)
-    out_ax.set_ylim(-4, 4)
+    out_ax.set_ylim(-1.7, 3.2)
+    out_ax.set_yticks(range(-1, 4))
+    out_ax.set_ylabel(_("output y₁"))
     out_ax.set_xlabel(_("draw of the batch-mates"))
     out_ax.set_title(_("output of one fixed sample (feature 1)"))
     draws = np.arange(DRAWS)
     (batch,) = out_ax.plot([], [], **{**SERIES[1], "linestyle": ""}, label=_("batch norm"))
     (layer,) = out_ax.plot([], [], color=BLUE, label=_("layer norm"))
-    refusal = out_ax.text(DRAWS / 2, -2, "", ha="center", color=VERMILION)
-    out_ax.legend(loc="upper right", ncols=2)
+    refusal = out_ax.text(DRAWS / 2, -0.5, "", ha="center", color=VERMILION)
+    out_ax.legend(loc="lower right", ncols=2, borderaxespad=0)
 
     def update(B: int, value: float, mode: str) -> str:
         token = sample.clone()
@@ -485,14 +483,14 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             batch.set_data(draws, outputs)
             refusal.set_text("")
             low, high = outputs.min().item(), outputs.max().item()
-            said = _("batch norm gives the sample's feature 1 anything from {low:.2f} to {high:.2f}, deviation {std}")
+            said = _("batch norm gives the sample's feature 1 anything from {low} to {high}, deviation {std}")
             if low == high:
-                said = _("batch norm's running statistics (mean 0, variance 1) give {low:.2f}, the same each time")
-            said = said.format(low=low, high=high, std=short(outputs.std().item(), 2))
+                said = _("batch norm's running statistics (mean 0, variance 1) give {low}, the same each time")
+            said = said.format(low=_fixed(low), high=_fixed(high), std=short(outputs.std().item(), 2))
         same = bool((alone == alone[0]).all())
         return _(
             "B = {B}, feature 1 of the sample is {value:.2f}. Deviation of the batch mean {mean:.2f} "
-            "(1/√B = {law:.2f}). Over {draws} draws of batch-mates {said}; layer norm gives {layer:.2f}, {constant}."
+            "(1/√B = {law:.2f}). Over {draws} draws of batch-mates {said}; layer norm gives {layer}, {constant}."
         ).format(
             B=B,
             value=value,
@@ -500,7 +498,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             law=B**-0.5,
             draws=DRAWS,
             said=said,
-            layer=alone[0].item(),
+            layer=_fixed(alone[0].item()),
             constant=_("the same bits each time") if same else _("not the same each time"),
         )
 
@@ -512,7 +510,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
         ),
         controls={
             "B": slider(_("batch size B"), 8, 1, LARGEST_BATCH, whole=True),
-            "value": slider(_("the sample's feature 1"), 1, -3, 3, 0.05),
+            "value": slider(_("the sample's feature 1"), 1, 0, 2, 0.05),
             "mode": choice(_("batch norm in mode"), [(_("training"), "train"), (_("evaluation"), "eval")], "train"),
         },
         canvas=LiveCanvas(figure, [mark, batch, layer, refusal]),
@@ -547,7 +545,11 @@ def leak_panel(seed: int = 0) -> Panel:
         ax.set_title(_(NORMS[key][0]))
         ax.set_yticks(range(BATCH), [f"b = {b}" for b in range(BATCH)])
     for ax in axes[1]:
-        ax.set_xlabel(_("token t (bold: the input changed)"))
+        ax.set_xlabel(_("token t"))
+    figure.supxlabel(
+        _("number: the largest |change| of that token's outputs; bold frame: its input changed; hatched: a leak"),
+        fontsize=10,
+    )
 
     def update(what: str, j: int, a: float) -> str:
         before, after = tokens.clone(), tokens.clone()
@@ -576,13 +578,13 @@ def leak_panel(seed: int = 0) -> Panel:
             verdicts.append(_("{most} under {norm}").format(most=most_text, norm=_(name)))
         told = (
             _(
-                "The padding (tokens {j} to {last} of sequence 0) changes from 0 to size {a:.2f}: real tokens move "
+                "The padding (tokens {j} to {last} of sequence 0) changes from 0 to size {a}: real tokens move "
                 "by up to"
             )
             if what == "padding"
-            else _("Token {j} of sequence 0 changes by {a:.2f}: the tokens before it move by up to")
+            else _("Token {j} of sequence 0 changes by {a}: the tokens before it move by up to")
         )
-        return f"{told.format(j=j, last=LENGTH - 1, a=a)} {'; '.join(verdicts)}."
+        return f"{told.format(j=j, last=LENGTH - 1, a=_fixed(a))} {'; '.join(verdicts)}."
 
     return Panel(
         title=_("What leaks: padding, and the future"),
@@ -607,8 +609,8 @@ RADIUS = math.sqrt(3)
 ONES = np.ones(3) / RADIUS
 PLANE = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # an orthonormal basis of the plane x·(1, 1, 1) = 0
 FAMILIES = (
-    (N_("a, scaled"), np.array([1.2, -0.3, 0.1]) * np.linspace(0.4, 2.2, 6)[:, None]),
-    (N_("b, shifted"), np.array([-0.6, 0.9, -0.2]) + np.linspace(-1.3, 1.6, 6)[:, None]),
+    (N_("c·a: token a, scaled"), np.array([1.2, -0.3, 0.1]) * np.linspace(0.4, 2.2, 6)[:, None]),
+    (N_("b + c: token b, c added to every feature"), np.array([-0.6, 0.9, -0.2]) + np.linspace(-1.3, 1.6, 6)[:, None]),
 )
 
 
@@ -620,8 +622,8 @@ def sphere_panel(seed: int = 0) -> Panel:
     the length of x̂ is √(D·σ²/(σ² + ε)). RMSNorm moves to the sphere of radius √3, without the projection.
     """
     cloud = np.random.default_rng(seed).normal(size=(14, 3)) * 1.2
-    groups = [*FAMILIES, (N_("others"), cloud)]
-    figure, (space, plane) = new_figure(8.6, 4.3, columns=2)
+    groups = [*FAMILIES, (N_("other tokens"), cloud)]
+    figure, (space, plane) = new_figure(8.6, 4.5, columns=2)
     for ax in (space, plane):
         ax.set_xlim(-3.4, 3.4)
         ax.set_ylim(-3.0, 3.0)
@@ -640,7 +642,7 @@ def sphere_panel(seed: int = 0) -> Panel:
     space.add_patch(square)
     (ring,) = space.plot([], [], color=BLACK, linewidth=1)
     (axle,) = space.plot([], [], color=GREY, linestyle="--", linewidth=1)
-    axle_name = space.text(0, 0, "(1, 1, 1)", color=GREY, fontsize=9)
+    axle_name = space.text(0, 0, "(1, 1, 1)", color=GREY, fontsize=9, ha="center")
     rods = [space.plot([], [], color=GREY, linewidth=0.8)[0] for _axis in range(3)]
     rod_names = [space.text(0, 0, f"x{'₁₂₃'[i]}", color=GREY, ha="center", va="center") for i in range(3)]
     dots = []
@@ -652,7 +654,8 @@ def sphere_panel(seed: int = 0) -> Panel:
             ]
         )
     corner = plane.text(0.02, 0.98, "", transform=plane.transAxes, va="top")
-    plane.legend(loc="lower right", fontsize=9, handletextpad=0.1)
+    figure.legend(handles=dots[1], loc="outside lower center", ncols=3, handletextpad=0.1)
+    piles = [plane.text(0, 0, "", va="center") for _family in FAMILIES]
 
     def on_the_way(x: np.ndarray, stage: float, norm: str, eps: float) -> np.ndarray:
         centred = x - x.mean(axis=1, keepdims=True)
@@ -671,12 +674,12 @@ def sphere_panel(seed: int = 0) -> Panel:
         ring.set_data(*(circle @ PLANE @ view).T)
         for artist in (square, ring):  # RMSNorm knows no plane
             artist.set_visible(norm == "layer")
-        axle.set_data(*(np.array([-2.8, 2.8])[:, None] * ONES @ view).T)
-        axle_name.set_position(2.95 * ONES @ view)
+        axle.set_data(*(np.array([-2.8, 3.2])[:, None] * ONES @ view).T)
+        axle_name.set_position(3.2 * ONES @ view + [0, 0.15])
         for i, (rod, name) in enumerate(zip(rods, rod_names, strict=True)):
             end = np.eye(3)[i]
             rod.set_data(*(np.array([0, 2.5])[:, None] * end @ view).T)
-            name.set_position(2.75 * end @ view)
+            name.set_position((2.5 + 0.25 / max(0.2, np.linalg.norm(end @ view))) * end @ view)
         corner.set_text(_("step {stage:.2f}, ε = {eps}").format(stage=stage, eps=short(eps, 2)))
         points = [on_the_way(x, stage, norm, eps) for _name, x in groups]
         for lines, seen in zip(dots, (view, PLANE.T), strict=True):
@@ -684,36 +687,49 @@ def sphere_panel(seed: int = 0) -> Panel:
                 line.set_data(*(x @ seen).T)
         everything = np.concatenate(points)
         lengths = np.linalg.norm(everything, axis=1)
-        apart = [max(np.linalg.norm(p - q) for p in x for q in x) for x in points[:2]]
+        gaps, places = [], []
+        for x, pile in zip(points, piles, strict=False):
+            gaps.append(max(np.linalg.norm(p - q) for p in x for q in x))
+            together = gaps[-1] < 0.005
+            places.append(_(" (all {count} at one place)").format(count=len(x)) if together else "")
+            across = x[0] @ PLANE.T
+            pile.set(
+                text=_("{count} at one place").format(count=len(x)) if together else "",
+                position=across + [0.2 * np.sign(across[0]), 0],
+                ha="left" if across[0] > 0 else "right",
+            )
         return _(
             "{norm}, step {stage:.2f} of 2, ε = {eps}, seen from {turn}°. Farthest from the plane: {off:.2f}. Lengths "
-            "{low:.2f} to {high:.2f} (√3 = 1.73). Largest gap among the scaled points {scaled:.2f}, among the shifted "
-            "{shifted:.2f}."
+            "{low:.2f} to {high:.2f} (√3 = 1.73). Largest gap among the scaled points {scaled:.2f}{scaled_place}, "
+            "among the shifted {shifted:.2f}{shifted_place}."
         ).format(
             norm=_("Layer norm") if norm == "layer" else _("RMSNorm"),
             stage=stage,
             eps=short(eps, 2),
-            turn=turn,
+            turn=_fixed(turn, 0),
             off=np.abs(everything @ ONES).max(),
             low=lengths.min(),
             high=lengths.max(),
-            scaled=apart[0],
-            shifted=apart[1],
+            scaled=gaps[0],
+            scaled_place=places[0],
+            shifted=gaps[1],
+            shifted_place=places[1],
         )
 
     return Panel(
         title=_("The sphere"),
         try_this=_(
-            "Predict where the scaled and the shifted points end; then drag the step from 0 (input) over 1 (centred) "
-            "to 2 (normalised), and turn. Then RMSNorm: which family stays spread out? Then raise ε."
+            "Step 2, the output, is shown: six tokens c·a (scaled) lie at one place, six tokens b + c (shifted) at "
+            "another. Predict where they came from; then drag the step back to 1 (centred) and 0 (input), and turn. "
+            "At step 2 again, choose RMSNorm: which family stays spread out? Then raise ε."
         ),
         controls={
             "norm": choice(_("norm"), [(_("layer norm"), "layer"), (_("RMSNorm"), "rms")], "layer"),
-            "stage": slider(_("step"), 0, 0, 2, 0.05),
+            "stage": slider(_("step"), 2, 0, 2, 0.05),
             "turn": slider(_("turn (°)"), -15, -180, 175, 5, whole=True),
             "eps": slider("ε", EPS, -5, 1, log=True),
         },
-        canvas=LiveCanvas(figure, [square, ring, axle, axle_name, *rods, *rod_names, *dots[0], *dots[1], corner]),
+        canvas=LiveCanvas(figure, [square, ring, axle, axle_name, *rods, *rod_names, *dots[0], *dots[1], *piles, corner]),
         update=update,
         rows=[("stage", "turn", "eps")],
     )
