@@ -235,9 +235,7 @@ def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> 
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.set(xscale="log", yscale="log")
     ax.set_xlim(means[0] / 1.3, 1.3 * means[-1])
-    ax.annotate(
-        _("100 %: as large as σ² itself"), (means[0], 1), xytext=(0, 3), textcoords="offset points", color=GREY
-    )
+    ax.annotate(_("100 %: as large as σ² itself"), (means[0], 1), xytext=(0, 3), textcoords="offset points", color=GREY)
     ax.set_xlabel(_("mean of the data (their deviation is 1)"))
     ax.set_ylabel(_("relative error of σ²"))
     text = _("Largest error of the variance in float32 for means up to {mean}: {told}.")
@@ -400,7 +398,7 @@ def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) 
     right.set_ylabel(_("gradient of the query weights"))
     right.set_yscale("log")
     right.set_ylim(2e-10, 1e3)
-    right.set_yticks([floor, 1e-6, 1e-3, 1, 1e3], ["≤ $10^{-9}$", *(f"$10^{{{power}}}$" for power in (-6, -3, 0, 3))])
+    right.set_yticks([floor, 1e-6, 1e-3, 1, 1e3], [r"$\leq 10^{-9}$", *(f"$10^{{{n}}}$" for n in (-6, -3, 0, 3))])
     left.legend(loc="lower left", fontsize=9)
     figure.get_layout_engine().set(wspace=0.06)
     for ax in (left, right):

@@ -64,7 +64,7 @@ CASES = {
         ((2, 4, 8), {"text": np.ones((2, 3))}),
     ],
     "batch_sizes": lambda r: [(r["short"],), (r["long"],)],
-    "norm_rates": lambda r: [(r["calm"], 100.0), (r["hot"], 100.0)],
+    "norm_rates": lambda r: [(r["calm"], (100.0,)), (r["hot"], (100.0,)), (r["calm"], (0.01, 100.0))],
     "token_scatter": lambda r: [({"embedded": (ramp(20), ramp(20))},), ({"embedded": (ramp(20), 3 + ramp(20))},)],
     "attention_curves": lambda r: [
         ((0.1, 1, 100), {"none": attention_against_scale((0.1, 1, 100), seeds=(0, 1))}),
@@ -96,11 +96,57 @@ def test_the_words_name_the_axes_that_share_a_statistic():
     )
 
 
+def test_the_words_count_each_poked_element_too():
+    maps, index = shared(lambda x: F.layer_norm(x, (4,)), 2, 4)
+    picture = figures.shared_statistics(maps, index, ("B", "D"))
+    assert "Outputs that move (dots and ×): layer norm 4 (along D)" in picture.description
+    marks = [line.get_marker() for line in picture.figure.axes[0].lines]
+    assert (marks.count("."), marks.count("x")) == (3, 1)
+    block, index = shared(lambda x: F.layer_norm(x, (4,)), 2, 3, 4)
+    first = figures.shared_statistics(block, index, ("B", "T", "D")).figure.axes[0]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["sample 0", "sample 1"]
+
+
+@pytest.mark.parametrize(("shown", "label"), [(1 / 16, "digits\n= shuffled\n≈ 1/√B"), (1 / 4, "digits\n= shuffled")])
+def test_curves_that_end_together_share_a_label(shown, label):
+    sizes = (4, 16, 64, 256)
+    falling = shown * np.sqrt(256 / np.array(sizes))
+    picture = figures.fluctuations(sizes, {"digits": [falling] * 2, "read": [[0.5] * 4] * 2, "shuffled": [falling] * 2})
+    assert [text.get_text() for text in picture.figure.axes[0].texts] == [label, "read"]
+
+
+def test_the_words_tell_the_accuracy_to_ten_percent(runs):
+    record = runs["long"].one(norm="batch", batch_size=2)
+    share = 10 * round(100 * np.median(1 - record.test_error) / 10)
+    assert f"batch norm about {share:.0f} % at B = 2;" in figures.batch_sizes(runs["long"]).description
+
+
 def test_a_diverged_rate_is_a_cross_and_no_point_of_the_curve(runs):
-    axes = figures.norm_rates(runs["hot"], 100.0).figure.axes[0]
+    axes = figures.norm_rates(runs["hot"], (100.0,)).figure.axes[0]
     crosses = [line.get_xdata() for line in axes.lines if line.get_marker() == "x"]
     assert [list(x) for x in crosses] == [[1e9], []]
-    assert list(axes.lines[0].get_xdata()) == [0.01]
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0.01], rtol=0.1)
+
+
+def test_the_words_count_the_rates_below_each_limit(runs):
+    limits = (0.01, 1.5, 100.0)
+    picture = figures.norm_rates(runs["calm"], limits)
+    for norm, name in ((None, "no norm"), ("layer", "layer norm")):
+        medians = np.array([np.median(record.train_loss) for record in runs["calm"].where(norm=norm)])
+        assert f"{name} {' and '.join(str((medians < limit).sum()) for limit in limits)} of 2" in picture.description
+    assert "ends below 0.01 and below 1.5 and below 100 (dotted)" in picture.description
+    dotted = [line.get_ydata()[0] for line in picture.figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert dotted == list(limits)
+    bar = picture.figure.axes[0].collections[0].get_segments()[0]
+    np.testing.assert_allclose(bar[:, 1], np.sort(runs["calm"].where(norm=None)[0].train_loss))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (-0.0, "0"), (1.3416, "1.34"), (-0.08411, "−0.0841"), (1.25e16, "1.25e16"), (6.67e-5, "6.67e−5")],
+)
+def test_short_numbers(value, text):
+    assert figures.short(value) == text
 
 
 def test_every_figure_is_tested():
@@ -109,4 +155,4 @@ def test_every_figure_is_tested():
         for name, function in vars(figures).items()
         if getattr(function, "__module__", "") == figures.__name__ and not name.startswith("_") and name.islower()
     }
-    assert public - {"norm_name"} == set(CASES)
+    assert public - {"norm_name", "short"} == set(CASES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from addnorm_lib import reference
 from addnorm_lib.panels import normalisation as panels
-from addnorm_lib.panels.normalisation import MAX_FEATURES, NORMS, PRESETS, parse_numbers, short
+from addnorm_lib.panels.normalisation import MAX_FEATURES, NORMS, PRESETS, parse_numbers
 
 FINITE = st.floats(-panels.LARGEST, panels.LARGEST).filter(lambda value: value == 0 or abs(value) > 1e-12)
 
@@ -22,12 +22,17 @@ def layer_norm_panel():
     return panels.layer_norm_panel()
 
 
+def number(text):
+    return float(text.replace("−", "-"))
+
+
 def lists(readout):
-    return [[float(number) for number in found.split(", ")] for found in re.findall(r"\[([^]]*)\]", readout)]
+    assert "-" not in readout  # a minus sign is no hyphen
+    return [[number(text) for text in found.split(", ")] for found in re.findall(r"\[([^]]*)\]", readout)]
 
 
 @settings(max_examples=40)  # a redraw each
-@given(x=st.lists(FINITE, min_size=1, max_size=MAX_FEATURES), power=st.integers(-120, 0), data=st.data())
+@given(x=st.lists(FINITE, min_size=1, max_size=MAX_FEATURES), power=st.integers(-120, 10), data=st.data())
 def test_the_layer_norm_panel_is_the_reference(layer_norm_panel, x, power, data):
     eps = 10 ** (power / 10)
     sliders = st.integers(-20, 20).map(lambda n: n / 10)
@@ -64,15 +69,16 @@ def test_a_constant_vector_gives_beta_exactly(layer_norm_panel, value, count, be
 @pytest.mark.parametrize(
     ("preset", "eps", "words"),
     [
-        (0, 1e-5, "Normalised [-1.34, -0.447, 0.447, 1.34], standard deviation 1 - 4e-6."),
-        (1, 1e-5, "Normalised [0.392, -1.37, 0.98]"),
-        (2, 1e-5, "Normalised [0.852, -1.4, 0.551]"),
-        (3, 1e-5, "Normalised [0.0105, -0.0841, 0.0736], standard deviation 0.0648."),
-        (3, 1e-12, "Normalised [0.162, -1.3, 1.14]"),
-        (4, 1e-5, "With γ = [2, 1, 0.5], β = [1, 0, -1]: y = [-1.45, 0, -0.388]."),
+        (0, 1e-5, "Normalised [−1.34, −0.447, 0.447, 1.34], standard deviation 1 − 4e−6."),
+        (1, 1e-5, "Normalised [0.392, −1.37, 0.98]"),
+        (2, 1e-5, "Normalised [0.852, −1.4, 0.551]"),
+        (3, 1e-5, "Normalised [0.0105, −0.0841, 0.0736], standard deviation 0.0648."),
+        (3, 1e-12, "Normalised [0.162, −1.3, 1.14]"),
+        (4, 1e-5, "With γ = [2, 1, 0.5], β = [1, 0, −1]: y = [−1.45, 0, −0.388]."),
         (5, 1e-12, "σ²/(σ² + ε) = 0. Normalised [0, 0, 0, 0], standard deviation 0."),
-        (6, 1e-5, "Normalised [-1, 1]"),
-        (7, 1, "Normalised [-1.34, -0.447, 0.447, 1.34]"),
+        (6, 1e-5, "Normalised [−1, 1]"),
+        (0, 3.75, "Normalised [−0.671, −0.224, 0.224, 0.671], standard deviation 0.5."),
+        (7, 1, "Normalised [−1.34, −0.447, 0.447, 1.34]"),
     ],
 )
 def test_the_examples_of_the_chapter(layer_norm_panel, preset, eps, words):
@@ -99,7 +105,7 @@ def test_text_sliders_scale_and_preset_follow_each_other(layer_norm_panel):
     panel.controls["x"].value = "1, 2, many"
     assert "1 to 4 numbers, such as 1, 2, 3, 4, wanted, got 'many'. Still shown: x = [1, 2]" in panel.readout
     panel.controls["x1"].value = -1
-    assert panel.values["x"] == "-1, 2" and panel.readout.startswith("x = [-1, 2]")
+    assert panel.values["x"] == "-1, 2" and panel.readout.startswith("x = [−1, 2]")
 
 
 @pytest.mark.parametrize(
@@ -127,23 +133,17 @@ def test_what_is_no_short_vector_is_named(text, words):
         parse_numbers(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (-0.0, "0"), (1.3416, "1.34"), (-0.08411, "-0.0841"), (1.25e16, "1.25e16"), (6.67e-5, "6.67e-5")],
-)
-def test_short_numbers(value, text):
-    assert short(value) == text
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_axis_panels_arithmetic_is_the_norms_own(norm):
     panel = panels.axis_panel()
     for t, d in np.ndindex(panels.TOKENS, panels.FEATURES):
         readout = panel.set(norm=norm, b=d % 2, t=t, d=d)
-        x, mean, spread, y = re.search(r"y = \((.*) - \(?(.*?)\)?\)/√\((.*) \+ 1e-5\) = (\S*),", readout).groups()
+        terms = re.search(r"y = \((.*) − (\d.*|\(−.*\))\)/√\((.*) \+ 1e−5\) = (\S*),", readout).groups()
+        x, mean, spread, y = (number(term.strip("()")) for term in terms)
         # Rounded to two decimals, the mean and the variance give y to about as many.
-        slack = 0.006 / math.sqrt(float(spread)) * (1 + abs(float(y))) + 0.006
-        assert (float(x) - float(mean)) / math.sqrt(float(spread) + 1e-5) == pytest.approx(float(y), abs=slack)
+        slack = 0.006 / math.sqrt(spread) * (1 + abs(y)) + 0.006
+        assert (x - mean) / math.sqrt(spread + 1e-5) == pytest.approx(y, abs=slack)
+        assert "−0.00" not in readout and "-" not in readout
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,8 @@ def test_the_batch_noise_panel_is_batch_norm_over_each_draw(B):
     batches = [torch.cat([token[None], mates[1:B, draw]]) for draw in range(100)]
     want = torch.stack([F.batch_norm(batch, None, None, training=True)[0, 0] for batch in batches])
     torch.testing.assert_close(torch.as_tensor(panel._canvas.moving[1].get_ydata()), want, rtol=1e-9, atol=1e-12)
-    assert f"anything from {want.min():.2f} to {want.max():.2f}" in readout
+    low, high = re.search(r"anything from (\S*) to (\S*),", readout).groups()
+    assert [number(low), number(high)] == pytest.approx([want.min().item(), want.max().item()], abs=0.0051)
     assert f"layer norm gives {F.layer_norm(token, (4,))[0]:.2f}, the same bits each time." in readout
 
 
@@ -226,8 +227,10 @@ def test_the_leak_panel_lights_what_should_not_move(what, j):
 
 def test_the_sphere_panel_ends_on_the_circle_and_the_families_meet():
     panel = panels.sphere_panel()
-    number = r"(-?\d+\.\d\d)"
-    pattern = rf"plane: {number}\. Lengths {number} to {number} .* points {number}, among the shifted {number}\."
+    assert panel.values["stage"] == 2  # what is stored shows the circle
+    digits, place = r"(\d+\.\d\d)", r"(?: \(all 6 at one place\))?"
+    families = rf"points {digits}{place}, among the shifted {digits}{place}\."
+    pattern = rf"plane: {digits}\. Lengths {digits} to {digits} .* {families}"
 
     def told(**values):
         return [float(value) for value in re.search(pattern, panel.set(**values)).groups()]
@@ -241,6 +244,20 @@ def test_the_sphere_panel_ends_on_the_circle_and_the_families_meet():
     assert (low, high, scaled) == (1.73, 1.73, 0) and off > 1 and shifted > 1
     off, low, high, scaled, shifted = told(norm="layer", eps=1.0)
     assert off == 0 and high < 1.73 and low < 0.5 and scaled > 0.5
+    for values, piles in (({"stage": 0}, 0), ({"stage": 1}, 1), ({"stage": 2, "eps": 1e-5}, 2)):
+        assert panel.set(**values).count("(all 6 at one place)") == piles
+        words = [artist.get_text() for artist in panel._canvas.moving if hasattr(artist, "get_text")]
+        assert words.count("6 in one") == piles
     before = panel._canvas.moving[1].get_xydata()
     panel.set(turn=90)
     assert not np.allclose(before, panel._canvas.moving[1].get_xydata())
+
+
+@pytest.mark.parametrize("B", [2, 3, 5, 32, 128])
+@pytest.mark.parametrize("value", [0, 1, 2])
+def test_every_output_of_the_batch_noise_panel_is_inside_the_picture(B, value):
+    panel = panels.batch_noise_panel()
+    panel.set(B=B, value=value)
+    low, high = panel._canvas.moving[1].axes.get_ylim()
+    for line in panel._canvas.moving[1:3]:
+        assert low < min(line.get_ydata()) and max(line.get_ydata()) < high
