@@ -148,10 +148,15 @@ def _told_apart(want: Any, got: Any, largest: int = 12) -> tuple[str, str]:
     return show(want, 10), show(got, 10)
 
 
+def _given(exercise: Exercise, arguments: tuple[Any, ...], largest: int) -> str:
+    names = inspect.signature(exercise.solve).parameters
+    return ", ".join(f"{name} = {show(value, 4, largest)}" for name, value in zip(names, arguments, strict=False))
+
+
 def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got: Outcome, largest: int = 12) -> str:
     """Spell out the input, what was expected and what came; tensors of up to `largest` numbers in full."""
     names = inspect.signature(exercise.solve).parameters
-    given = ", ".join(f"{name} = {show(value, 4, largest)}" for name, value in zip(names, arguments, strict=False))
+    given = _given(exercise, arguments, largest)
     wanted_value, got_value, label = want.value, got.value, ""
     at = None if want.error or got.error or got.timed_out else _differing(exercise, want.value, got.value)
     if at is not None:
@@ -180,9 +185,7 @@ def _with_example(head: str, exercise: Exercise, arguments: tuple[Any, ...], wan
         if len(text) <= _LINE:
             return text
     if got.error is not None and want.error is None:  # what was expected says little beside the error
-        names = inspect.signature(exercise.solve).parameters
-        given = ", ".join(f"{name} = {show(value, 4, 4)}" for name, value in zip(names, arguments, strict=False))
-        return f"{head} " + _("For {given}").format(given=given)
+        return f"{head} " + _("For {given}").format(given=_given(exercise, arguments, 4))
     return text
 
 
@@ -341,7 +344,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     if error is None and want[first].error is None and not got[first].timed_out and not wrong[first].endswith("?"):
         order = _out_of_order(exercise, want[first].value, got[first].value)
         if order:
-            return Verdict("wrong", order)
+            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
         more = _common_factor(exercise, want[first].value, got[first].value)
     elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
         more = _("is keepdim=True or a [:, None] missing?")

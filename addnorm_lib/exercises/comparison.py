@@ -118,7 +118,9 @@ def ratio(got: Any, want: Any) -> float | None:
 
 
 def _ratio(got: Any, want: Any) -> float | None:
-    if not isinstance(got, torch.Tensor) or not isinstance(want, torch.Tensor) or got.shape != want.shape:
+    if not isinstance(got, torch.Tensor) or not isinstance(want, torch.Tensor):
+        return None
+    if got.shape != want.shape or got.dtype != want.dtype:
         return None
     got, want = got.detach().double(), want.detach().double()
     if int((want != 0).sum()) < 2 or not bool(got.isfinite().all()):
