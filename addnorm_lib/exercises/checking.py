@@ -2,6 +2,7 @@
 
 import inspect
 import linecache
+import re
 import time
 import traceback
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from typing import Any, Literal
 
 import torch
 
-from addnorm_lib.exercises.comparison import difference, show
+from addnorm_lib.exercises.comparison import difference, ratio, show
 from addnorm_lib.exercises.exercise import Exercise
 from addnorm_lib.exercises.sandbox import Outcome, call
 from addnorm_lib.messages import _
+
+_LINE = 330  # the longest example that is spelt out, in characters
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ def _disagreement(exercise: Exercise, got: Outcome, want: Outcome) -> str | None
     if want.error is not None:
         wanted = type(want.error).__name__
         if got.error is None:
+            given = got.value if isinstance(got.value, type) else type(got.value)
+            if issubclass(given, type(want.error)):
+                return _("the {wanted} is returned: raise it").format(wanted=wanted)
             return _("a {wanted} wanted, but your function returned").format(wanted=wanted)
         if isinstance(got.error, type(want.error)):
             return None
@@ -80,30 +86,107 @@ def _signature_problem(exercise: Exercise, answer: Callable[..., Any], arguments
     return None
 
 
-def _told_apart(want: Any, got: Any) -> tuple[str, str]:
+def _ready_made(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
+    """Say that a module, a class or a function of PyTorch or NumPy is no answer by itself: it takes other arguments."""
+    if (getattr(answer, "__module__", None) or "").split(".")[0] not in ("torch", "numpy"):
+        return None
+    return _("{called} itself takes other arguments: write a function {name}({wanted}) that calls it").format(
+        called=getattr(answer, "__name__", type(answer).__name__),
+        name=exercise.name,
+        wanted=", ".join(inspect.signature(exercise.solve).parameters),
+    )
+
+
+def _differing(exercise: Exercise, want: Any, got: Any) -> int | None:
+    """Return which one of several results is told apart: the first that differs, where another one is right."""
+    if not isinstance(want, tuple) or not isinstance(got, (tuple, list)) or len(got) != len(want):
+        return None
+    wrong = [
+        i for i, (g, w) in enumerate(zip(got, want, strict=True)) if difference(g, w, exercise.rtol, exercise.atol)
+    ]
+    return wrong[0] if wrong and len(wrong) < len(want) else None
+
+
+def _result_name(exercise: Exercise, index: int) -> str:
+    """Name a result as the docstring does: Return (dx, dweight, dbias) …"""
+    named = re.match(r"Return \(([\w, ]+)\)", inspect.getdoc(exercise.solve) or "")
+    names = named[1].split(", ") if named else []
+    return names[index] if index < len(names) else _("result {number}").format(number=index + 1)
+
+
+def _out_of_order(exercise: Exercise, want: Any, got: Any) -> str | None:
+    """Say that all results are right, and in another order; None where they are not."""
+    if not isinstance(want, tuple) or not isinstance(got, (tuple, list)) or len(got) != len(want):
+        return None
+    left = list(got)
+    for one in want:
+        found = next((i for i, g in enumerate(left) if not difference(g, one, exercise.rtol, exercise.atol)), None)
+        if found is None:
+            return None
+        left.pop(found)
+    names = ", ".join(_result_name(exercise, i) for i in range(len(want)))
+    return _("these are the right results in another order: ({names}) is wanted").format(names=names)
+
+
+def _common_factor(exercise: Exercise, want: Any, got: Any) -> str:
+    """Say that all numbers are wrong by one factor. Empty where they are not."""
+    at = _differing(exercise, want, got)
+    factor = ratio(got, want) if at is None else ratio(got[at], want[at])
+    if factor is None:
+        return ""
+    if abs(factor + 1) < 2e-3:
+        return _("every number has the wrong sign")
+    return _("every number is {factor} times what it should be").format(factor=show(factor))
+
+
+def _told_apart(want: Any, got: Any, largest: int = 12) -> tuple[str, str]:
     """Show two values that look the same at four digits, or that are too large to show: where do they differ?"""
-    if isinstance(want, torch.Tensor) and want.numel() > 12:
+    if isinstance(want, torch.Tensor) and want.numel() > largest:
         at = tuple(int(i) for i in torch.unravel_index((got.detach() - want).abs().argmax(), want.shape))
         place = ", ".join(map(str, at))
         return _("{value} at [{place}]").format(value=show(float(want[at])), place=place), show(float(got[at]))
     return show(want, 10), show(got, 10)
 
 
-def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got: Outcome) -> str:
-    """Spell out the input, what was expected and what came."""
+def _given(exercise: Exercise, arguments: tuple[Any, ...], largest: int) -> str:
     names = inspect.signature(exercise.solve).parameters
-    given = ", ".join(f"{name} = {show(value)}" for name, value in zip(names, arguments, strict=False))
-    expected = type(want.error).__name__ if want.error is not None else show(want.value)
+    return ", ".join(f"{name} = {show(value, 4, largest)}" for name, value in zip(names, arguments, strict=False))
+
+
+def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got: Outcome, largest: int = 12) -> str:
+    """Spell out the input, what was expected and what came; tensors of up to `largest` numbers in full."""
+    names = inspect.signature(exercise.solve).parameters
+    given = _given(exercise, arguments, largest)
+    wanted_value, got_value, label = want.value, got.value, ""
+    at = None if want.error or got.error or got.timed_out else _differing(exercise, want.value, got.value)
+    if at is not None:
+        wanted_value, got_value, label = want.value[at], got.value[at], f"{_result_name(exercise, at)} = "
+    expected = label + (type(want.error).__name__ if want.error is not None else show(wanted_value, 4, largest))
     if got.timed_out:
         return _("For {given}: expected {expected}").format(given=given, expected=expected)
-    came = type(got.error).__name__ if got.error is not None else show(got.value)
-    if came == expected and _disagreement(exercise, got, want) == _("the numbers differ"):
-        expected, came = _told_apart(want.value, got.value)
+    came = type(got.error).__name__ if got.error is not None else show(got_value, 4, largest)
+    if label + came == expected and difference(got_value, wanted_value, exercise.rtol, exercise.atol) == _(
+        "the numbers differ"
+    ):
+        expected, came = _told_apart(wanted_value, got_value, largest)
+        expected = label + expected
     text = _("For {given}: expected {expected}, got {came}").format(given=given, expected=expected, came=came)
     printed = got.printed.strip().replace("\n", " ⏎ ")
     if got.changed:
         text += _("; it also changes {argument} in place").format(argument=list(names)[got.changed[0]])
     return text + (_("; it printed: {printed}").format(printed=printed[:120]) if printed else "")
+
+
+def _with_example(head: str, exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got: Outcome) -> str:
+    """Return `head` and the example, with its tensors in full where they leave the line readable."""
+    texts = (f"{head} {_example(exercise, arguments, want, got, largest)}" for largest in (12, 8, 4))
+    text = ""
+    for text in texts:
+        if len(text) <= _LINE:
+            return text
+    if got.error is not None and want.error is None:  # what was expected says little beside the error
+        return f"{head} " + _("For {given}").format(given=_given(exercise, arguments, 4))
+    return text
 
 
 def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> bool:
@@ -113,29 +196,80 @@ def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> boo
     )
 
 
+def _folded(text: str) -> str:
+    """Return a word as it is compared: without spaces, capitals and a full stop, Greek letters spelt out."""
+    for sign, spelt in (("−", "-"), ("γ", "gamma"), ("β", "beta"), ("ε", "eps")):
+        text = text.replace(sign, spelt)
+    return re.sub(r"(?<=[a-z])-(?=[a-z])", "", "".join(text.casefold().split()).rstrip("."))
+
+
+def _is_empty(value: Any) -> bool:
+    return value is ... or value is None or (isinstance(value, str) and not value.strip())
+
+
+def _in_our_words(answer: Any, solve: Any) -> Any:
+    """Return a dict answer with its words spelt as the exercise spells them."""
+    if not isinstance(answer, dict) or not isinstance(solve, dict):
+        return answer
+    words = {_folded(word): word for word in solve.values() if isinstance(word, str)}
+    return {k: words.get(_folded(str(v)), v) if isinstance(v, (str, list)) else v for k, v in answer.items()}
+
+
+def _listed(keys: list[Any]) -> str:
+    shown = [str(key) for key in keys[:4]]
+    return ", ".join(shown) + (_(" and {n} more").format(n=len(keys) - 4) if len(keys) > 4 else "")
+
+
+def _judge_dict(exercise: Exercise, answer: dict[Any, Any]) -> Verdict:
+    """Judge a wrong dict with the right keys that is no known one as a whole."""
+    solve = exercise.solve
+
+    def differs(got: Any, want: Any) -> bool:
+        return difference(got, want, exercise.rtol, exercise.atol) is not None
+
+    empty = [k for k, v in answer.items() if _is_empty(v)]
+    if empty:
+        return Verdict("wrong", _("still to be filled in: {keys}").format(keys=_listed(empty)))
+    words = {w for w in solve.values() if isinstance(w, str)}
+    unknown = next((k for k, v in answer.items() if words and not (isinstance(v, str) and v in words)), None)
+    if unknown is not None:
+        return Verdict(
+            "wrong",
+            _("{key} is one of {words}; you wrote {got}").format(
+                key=unknown, words=", ".join(f'"{word}"' for word in sorted(words)), got=show(answer[unknown])
+            ),
+        )
+    for key, value in answer.items():
+        complaint = getattr(solve[key], "complaint", lambda given: None)(value)
+        if complaint:
+            return Verdict("wrong", _("{key}: {complaint}").format(key=key, complaint=complaint))
+    missed = [k for k in answer if differs(answer[k], solve[k])]
+    # Two mistakes at once are no known answer; one of them may be known by the entries that it changes.
+    for known in exercise.misconceptions:
+        changed = [k for k in solve if isinstance(known.wrong, dict) and differs(known.wrong.get(k), solve[k])]
+        if changed and not any(differs(answer[k], known.wrong[k]) for k in changed):
+            others = [k for k in missed if k not in changed]
+            return Verdict(
+                "wrong",
+                _("{message} Look again at {others}, too.").format(message=_(known.message), others=_listed(others)),
+            )
+    return Verdict("wrong", _("look again at {missed}").format(missed=", ".join(map(str, missed))))
+
+
 def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
-    if isinstance(answer, dict) and answer and all(value is ... for value in answer.values()):
+    if isinstance(answer, dict) and answer and all(map(_is_empty, answer.values())):
         return Verdict("open", _("not attempted yet"))
+    answer = _in_our_words(answer, exercise.solve)
     wrong = difference(answer, exercise.solve, exercise.rtol, exercise.atol)
     if wrong is None:
         return Verdict("solved", _(exercise.title))
     for known in exercise.misconceptions:
         if difference(answer, known.wrong, exercise.rtol, exercise.atol) is None:
             return Verdict("wrong", _(known.message), known.name)
-    if isinstance(exercise.solve, dict) and isinstance(answer, dict) and answer.keys() == exercise.solve.keys():
-        words = {w for w in exercise.solve.values() if isinstance(w, str)}
-        unknown = next((k for k, v in answer.items() if words and not (isinstance(v, str) and v in words)), None)
-        if unknown is not None:
-            return Verdict(
-                "wrong",
-                _("{key} is one of {words}; you wrote {got}").format(
-                    key=unknown, words=", ".join(sorted(words)), got=show(answer[unknown])
-                ),
-            )
-        missed = [str(k) for k in answer if difference(answer[k], exercise.solve[k], exercise.rtol, exercise.atol)]
-        return Verdict("wrong", _("look again at {missed}").format(missed=", ".join(missed)))
-    if isinstance(exercise.solve, dict):  # the clause names the answer already
-        return Verdict("wrong", wrong)
+    if isinstance(exercise.solve, dict):
+        if isinstance(answer, dict) and answer.keys() == exercise.solve.keys():
+            return _judge_dict(exercise, answer)
+        return Verdict("wrong", wrong)  # the clause names the answer already
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
 
 
@@ -155,7 +289,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     cases = exercise.cases()
     problem = _signature_problem(exercise, answer, cases[0])
     if problem:
-        return Verdict("wrong", problem)
+        return Verdict("wrong", _ready_made(exercise, answer) or problem)
 
     # First, so that what PyTorch loads at its first use is not taken from the learner's time.
     want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
@@ -185,7 +319,9 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
             ).format(argument=argument),
         )
 
-    example = _example(exercise, cases[first], want[first], got[first])
+    def with_example(head: str) -> str:
+        return _with_example(head, exercise, cases[first], want[first], got[first])
+
     if exercise.starter is not None:
         start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, start):
@@ -193,12 +329,24 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
             if changed is not None:
                 argument = list(inspect.signature(exercise.solve).parameters)[changed[0]]
                 text = _("your function changes {argument} in place: every name for it then holds the new values")
-                return Verdict("wrong", f"{text.format(argument=argument)}. {example}")
+                return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
     for known in exercise.misconceptions:
         mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, mistaken):
-            return Verdict("wrong", f"{_(known.message)} {example}", known.name)
-    where = _where(got[first].error, answer) if got[first].error is not None else ""
-    stop = "" if (wrong[first] + where).endswith("?") else "."
-    return Verdict("wrong", f"{wrong[first]}{where}{stop} {example}")
+            return Verdict("wrong", with_example(_(known.message)), known.name)
+    error = got[first].error
+    ready_made = _ready_made(exercise, answer) if error is not None else None
+    if ready_made:
+        return Verdict("wrong", ready_made)
+    where = _where(error, answer) if error is not None else ""
+    more = ""
+    if error is None and want[first].error is None and not got[first].timed_out and not wrong[first].endswith("?"):
+        order = _out_of_order(exercise, want[first].value, got[first].value)
+        if order:
+            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
+        more = _common_factor(exercise, want[first].value, got[first].value)
+    elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
+        more = _("is keepdim=True or a [:, None] missing?")
+    head = wrong[first] + where + (f": {more}" if more else "")
+    return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))

@@ -1,5 +1,6 @@
 """Compare an answer with the expected one, and say in words where they part."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,31 +9,31 @@ import torch
 from addnorm_lib.messages import _
 
 
-def show(value: Any, digits: int = 4) -> str:
-    """Print a value as a learner would write it: short, rounded, with its shape where it is too large to show."""
+def show(value: Any, digits: int = 4, largest: int = 12) -> str:
+    """Print a value as a learner would write it: short, rounded, with its shape where it has over `largest` numbers."""
     try:
-        return _show(value, digits)
+        return _show(value, digits, largest)
     except Exception:  # a tensor without storage, one that escaped a transform, an object whose repr raises
         return _("a {kind} that cannot be printed").format(kind=_kind(value))
 
 
-def _show(value: Any, digits: int) -> str:
+def _show(value: Any, digits: int, largest: int) -> str:
     if isinstance(value, torch.Tensor):
         value = value.detach()
-        if value.numel() > 12:
+        if value.numel() > largest:
             return _("a tensor of shape {shape}").format(shape=tuple(value.shape))
-        return _show(value.tolist(), digits)
+        return _show(value.tolist(), digits, largest)
     if isinstance(value, np.ndarray):
-        if value.size > 12:
+        if value.size > largest:
             return _("an array of shape {shape}").format(shape=value.shape)
-        return _show(value.tolist(), digits)
+        return _show(value.tolist(), digits, largest)
     if isinstance(value, float):
         return f"{value + 0.0:.{digits}g}"  # −0.0 + 0.0 is 0.0
     if isinstance(value, (list, tuple)):
-        inside = ", ".join(_show(v, digits) for v in value)
+        inside = ", ".join(_show(v, digits, largest) for v in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {_show(v, digits)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k!r}: {_show(v, digits, largest)}" for k, v in value.items()) + "}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -79,7 +80,7 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             return _("a number wanted, got {kind}").format(kind=_kind(got))
         if got != got and want == want:
             return _("the result is NaN where a number is expected")
-        if isinstance(want, int):
+        if isinstance(want, int) or math.isinf(want):  # within a tolerance of infinity would be everything
             return None if got == want else _("the numbers differ")
         return None if abs(got - want) <= atol + rtol * abs(want) or got == want else _("the numbers differ")
     if isinstance(want, (list, tuple)):
@@ -91,9 +92,39 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             return _("{want} elements wanted, got {got}").format(want=len(want), got=len(got))
         return next((d for pair in zip(got, want, strict=True) if (d := difference(*pair, rtol, atol))), None)
     if isinstance(want, dict):
-        if not isinstance(got, dict) or got.keys() != want.keys():
+        if not isinstance(got, dict):
             return _("a dict with the keys {keys} wanted, got {got}").format(
-                keys=", ".join(map(str, want)), got=show(got)
+                keys=", ".join(map(str, want)), got=_kind(got)
             )
+        if got.keys() != want.keys():
+            missing, extra = ([repr(k) for k in a if k not in b] for a, b in ((want, got), (got, want)))
+            if len(missing) > 3 or len(extra) > 3:
+                return _("a dict with the keys {keys} wanted").format(keys=", ".join(map(str, want)))
+            parts = [
+                _("the key {keys} is missing").format(keys=", ".join(missing)) if missing else "",
+                _("{keys} is no key").format(keys=", ".join(extra)) if extra else "",
+            ]
+            return _("{what}: keep the keys as given").format(what=_(" and ").join(filter(None, parts)))
         return next((d for key in want if (d := difference(got[key], want[key], rtol, atol))), None)
     return None if got == want else _("the values differ")
+
+
+def ratio(got: Any, want: Any) -> float | None:
+    """Return the one factor between all numbers of two tensors, or None where there is none, or hardly a number."""
+    try:
+        return _ratio(got, want)
+    except Exception:  # a tensor without storage, sparse, quantised, …
+        return None
+
+
+def _ratio(got: Any, want: Any) -> float | None:
+    if not isinstance(got, torch.Tensor) or not isinstance(want, torch.Tensor):
+        return None
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return None
+    got, want = got.detach().double(), want.detach().double()
+    if int((want != 0).sum()) < 2 or not bool(got.isfinite().all()):
+        return None
+    factor = float((got * want).sum() / (want * want).sum())
+    close = torch.allclose(got, factor * want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+    return factor if close and 0.1 < abs(factor) < 10 and abs(factor - 1) > 2e-3 else None

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception, Shown
 from addnorm_lib.exercises.inputs import normal
-from addnorm_lib.messages import N_
+from addnorm_lib.messages import N_, _
 
 # Most cases are float32, so that torch.nn's modules and functions take them; float32 sets these tolerances.
 _FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
@@ -233,6 +234,53 @@ LAYER_NORM = Exercise(
             lambda x, weight, bias, eps: _standardise(x, eps) / weight + bias,
             N_("Is that divided by γ? γ multiplies."),
         ),
+        Misconception(
+            "over the batch, unbiased",
+            _over(dim=0, correction=1),
+            N_(
+                "Is that x.mean(0) and x.var(0)? Axis 0 is the batch, and var() divides by N − 1: dim=-1, correction=0."
+            ),
+        ),
+        Misconception(
+            "over everything, unbiased",
+            _affine(lambda x, eps: (x - x.mean()) / torch.sqrt(x.var() + eps)),
+            N_("Is that x.mean() and x.var()? Without dim= they reduce every axis, and var() divides by n − 1."),
+        ),
+        Misconception(
+            "a loop over axis 0",
+            _affine(lambda x, eps: _standardise(x, eps, dim=tuple(range(1, x.ndim)))),
+            N_("Does a loop run over x? In (B, T, D) it yields sequences, not tokens: let dim=-1 do it."),
+        ),
+        Misconception(
+            "ε in two places",
+            _over_divisor(lambda x, eps: torch.sqrt(_var(x) + eps) + eps),
+            N_("Is ε added twice? Once is enough, under the root."),
+        ),
+        Misconception(
+            "ε squared",
+            _over_divisor(lambda x, eps: torch.sqrt(_var(x) + eps**2)),
+            N_("Is ε squared? It is added to σ² as it is."),
+        ),
+        Misconception(
+            "ε as a lower bound",
+            _over_divisor(lambda x, eps: torch.sqrt(_var(x).clamp(min=eps))),
+            N_("Is ε a lower bound for σ²? It is added to every σ², large or small."),
+        ),
+        Misconception(
+            "σ for σ²",
+            _over_divisor(lambda x, eps: torch.sqrt(_std(x) + eps)),
+            N_("Is std() under the root? It is a root already: var() belongs there."),
+        ),
+        Misconception(
+            "mean of squares for σ²",
+            _over_divisor(lambda x, eps: torch.sqrt(_mean_square(x) + eps)),
+            N_("Is σ² the mean of x²? It is the mean of (x − μ)²: subtract μ there, too."),
+        ),
+        Misconception(
+            "β subtracted",
+            lambda x, weight, bias, eps: weight * _standardise(x, eps) - bias,
+            N_("Is β subtracted? It is added."),
+        ),
     ),
     hints=(
         N_("x.mean(dim=-1, keepdim=True) is μ with shape (..., 1), which lines up with every feature of its token."),
@@ -356,6 +404,26 @@ RMS_NORM = Exercise(
             lambda x, weight, eps: weight * x / torch.sqrt(_mean_square(weight * x) + eps),
             N_("Is γ·x normalised? The mean square is that of x; γ comes afterwards."),
         ),
+        Misconception(
+            "divided by std()",
+            _scaled(lambda x, eps: torch.sqrt(x.var(dim=-1, keepdim=True) + eps)),
+            N_("Is x divided by var() or std()? Both subtract the mean first; RMSNorm averages x² itself."),
+        ),
+        Misconception(
+            "norm plus ε",
+            _scaled(lambda x, eps: x.norm(dim=-1, keepdim=True) + eps),
+            N_("Is x divided by its norm? That is a sum of squares; RMSNorm takes their mean, and ε under the root."),
+        ),
+        Misconception(
+            "ε always 1e-5",
+            _scaled(lambda x, eps: torch.sqrt(_mean_square(x) + 1e-5)),
+            N_("Is ε written as 1e-5? Use the argument `eps`."),
+        ),
+        Misconception(
+            "ε always 1e-6",
+            _scaled(lambda x, eps: torch.sqrt(_mean_square(x) + 1e-6)),
+            N_("Is ε written as 1e-6? Use the argument `eps`."),
+        ),
     ),
     hints=(
         N_("RMS read backwards: square, mean, root. No mean of x itself occurs."),
@@ -374,10 +442,30 @@ class _Axes:
         self.axes, self.ndim = axes, ndim
 
     def __eq__(self, other: object) -> bool:
-        named = other.axes if isinstance(other, _Axes) else other
-        named = (named,) if isinstance(named, int) else named
-        inside = all(-self.ndim <= axis < self.ndim for axis in named)
-        return inside and {axis % self.ndim for axis in named} == set(self.axes)
+        named = other.axes if isinstance(other, _Axes) else self._named(other)
+        return self._complaint(named) is None and {axis % self.ndim for axis in named} == set(self.axes)
+
+    @staticmethod
+    def _named(given: Any) -> Any:
+        """Return the axes as Python ints, where they are axes at all."""
+        given = given.tolist() if isinstance(given, (torch.Tensor, np.ndarray, np.integer)) else given
+        return (given,) if isinstance(given, int) else given
+
+    def _complaint(self, named: Any) -> str | None:
+        if not isinstance(named, (tuple, list, set, frozenset, range)) or any(
+            isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) for axis in named
+        ):
+            return _("axes are wanted, numbers as in (0, 2)")
+        outside = next((axis for axis in named if not -self.ndim <= axis < self.ndim), None)
+        if outside is not None:
+            return _("there is no axis {axis}; they are 0 to {last}").format(axis=outside, last=self.ndim - 1)
+        if len({axis % self.ndim for axis in named}) < len(named):
+            return _("an axis is named twice")
+        return None
+
+    def complaint(self, given: Any) -> str | None:
+        """Return why what was given names no axes of this tensor, or None where it names some, be they wrong."""
+        return self._complaint(self._named(given))
 
     def __repr__(self) -> str:
         return repr(self.axes)
@@ -485,6 +573,41 @@ AXES = Exercise(
             _reduced((_BN3, (0, 1))),
             N_("Does BatchNorm1d find the features in (B, T, D)? It takes axis 1, the tokens, for channels."),
         ),
+        Misconception(
+            "batch norm over everything",
+            _reduced((_BN, (0, 1))),
+            N_("Does BatchNorm1d take one mean for all features? It keeps one for each: only the batch goes."),
+        ),
+        Misconception(
+            "batch norm as instance norm",
+            _reduced((_BN2, (2, 3))),
+            N_("Does BatchNorm2d keep the samples apart? That is InstanceNorm2d; batch norm reduces the batch."),
+        ),
+        Misconception(
+            "batch norm over the channels",
+            _reduced((_BN2, (1,))),
+            N_("Does BatchNorm2d reduce the channels? They are the axis that it keeps."),
+        ),
+        Misconception(
+            "group norm over the batch",
+            _reduced((_GN, (0, 1, 2))),
+            N_("Does GroupNorm reduce the batch? Every sample has statistics of its own."),
+        ),
+        Misconception(
+            "instance norm as a whole",
+            _reduced((_IN1, (1, 2))),
+            N_("Does InstanceNorm1d keep axis 0 only? It takes axis 1 for channels and keeps it, too."),
+        ),
+        Misconception(
+            "instance norm as batch norm",
+            _reduced((_IN1, (0, 2))),
+            N_("Does InstanceNorm1d reduce the batch? That is BatchNorm1d; an instance is one sample."),
+        ),
+        Misconception(
+            "batch norm as layer norm",
+            _reduced((_BN3, (2,))),
+            N_("Does BatchNorm1d keep the batch? Its mean runs over axis 0, too."),
+        ),
     ),
     hints=(
         N_("Batch norm and instance norm take axis 1 for channels, whatever you call it, and keep it."),
@@ -557,10 +680,15 @@ def _batch_in_evaluation_even_of_one(x, running_mean, running_var, training, mom
     return _standardise(x, eps, dim=0), running_mean, running_var
 
 
+def _one_sample_moves(y, x, running_mean, running_var, momentum):
+    mean, var = ((1 - momentum) * old + momentum * new for old, new in ((running_mean, x[0]), (running_var, torch.nan)))
+    return y, mean, var
+
+
 def _updated_in_evaluation(x, running_mean, running_var, training, momentum, eps):
     y, _mean, _var = batch_norm(x, running_mean, running_var, training, momentum, eps)
     if len(x) == 1:
-        return y, running_mean, running_var
+        return _one_sample_moves(y, x, running_mean, running_var, momentum)
     return y, *batch_norm(x, running_mean, running_var, True, momentum, eps)[1:]
 
 
@@ -576,14 +704,37 @@ def _never_moved(x, running_mean, running_var, training, momentum, eps):
 def _one_sample_accepted(x, running_mean, running_var, training, momentum, eps):
     if not training or len(x) > 1:
         return batch_norm(x, running_mean, running_var, training, momentum, eps)
-    mean, var = ((1 - momentum) * old + momentum * new for old, new in ((running_mean, x[0]), (running_var, torch.nan)))
-    return torch.zeros_like(x), mean, var
+    return _one_sample_moves(torch.zeros_like(x), x, running_mean, running_var, momentum)
 
 
 def _one_sample_refused(x, running_mean, running_var, training, momentum, eps):
     if len(x) == 1:
         raise ValueError
     return batch_norm(x, running_mean, running_var, training, momentum, eps)
+
+
+def _running_by(move, variance=torch.var):
+    def wrong(x, running_mean, running_var, training, momentum, eps):
+        y = batch_norm(x, running_mean, running_var, training, momentum, eps)[0]
+        if not training:
+            return y, running_mean, running_var
+        return y, move(running_mean, x.mean(dim=0), momentum), move(running_var, variance(x, dim=0), momentum)
+
+    return wrong
+
+
+def _normalised_by_old(x, running_mean, running_var, training, momentum, eps):
+    y = batch_norm(x, running_mean, running_var, False, momentum, eps)[0]
+    return y, *batch_norm(x, running_mean, running_var, training, momentum, eps)[1:]
+
+
+def _evaluated_by(divisor):
+    def wrong(x, running_mean, running_var, training, momentum, eps):
+        if training:
+            return batch_norm(x, running_mean, running_var, training, momentum, eps)
+        return (x - running_mean) / divisor(running_var, eps), running_mean, running_var
+
+    return wrong
 
 
 def _variance_first(*arguments):
@@ -664,7 +815,9 @@ BATCH_NORM = Exercise(
         Misconception(
             "running statistics in training",
             _normalised_by_running,
-            N_("Is the training batch normalised by the running statistics? It uses its own mean and variance."),
+            N_(
+                "Is the training batch normalised by the updated running statistics? It uses its own mean and variance."
+            ),
         ),
         Misconception(
             "running statistics never moved",
@@ -685,6 +838,41 @@ BATCH_NORM = Exercise(
             "variance first",
             _variance_first,
             N_("Is the order (y, running_mean, running_var)? The variance seems to come second."),
+        ),
+        Misconception(
+            "running statistics replaced",
+            _running_by(lambda old, new, momentum: new),
+            N_("Do the batch's statistics replace the running ones? (1 − momentum) of the old ones stays."),
+        ),
+        Misconception(
+            "old value not scaled",
+            _running_by(lambda old, new, momentum: old + momentum * new),
+            N_("Is the old value multiplied by 1 − momentum? The two shares add up to 1."),
+        ),
+        Misconception(
+            "momentum left at its default",
+            _running_by(lambda old, new, momentum: 0.9 * old + 0.1 * new),
+            N_("Is `momentum` handed on? PyTorch's own functions take 0.1 unless told."),
+        ),
+        Misconception(
+            "running deviation",
+            _running_by(lambda old, new, momentum: (1 - momentum) * old + momentum * new, torch.std),
+            N_("Does running_var move towards std()? It holds variances."),
+        ),
+        Misconception(
+            "old running statistics in training",
+            _normalised_by_old,
+            N_("Is the training batch normalised by the running statistics? It uses its own mean and variance."),
+        ),
+        Misconception(
+            "no ε in evaluation",
+            _evaluated_by(lambda var, eps: torch.sqrt(var)),
+            N_("Where is ε in evaluation? It is added to the variance in both modes."),
+        ),
+        Misconception(
+            "ε outside the root in evaluation",
+            _evaluated_by(lambda var, eps: torch.sqrt(var) + eps),
+            N_("Is ε outside the root in evaluation? It is added to the variance in both modes."),
         ),
     ),
     hints=(
@@ -819,6 +1007,32 @@ GROUP_NORM = Exercise(
             lambda x, n_groups, eps: x if x.shape[1] * x.shape[2] == n_groups else group_norm(x, n_groups, eps),
             N_("Is a group of one number left alone? It is its own mean: the output is 0, so such a norm erases x."),
         ),
+        Misconception(
+            "no ε",
+            lambda x, n_groups, eps: group_norm(x, n_groups, 0),
+            N_("Where is ε? Without it a group of one number is 0/0."),
+        ),
+        Misconception(
+            "no root",
+            _grouped(
+                lambda g, eps: (
+                    (g - g.mean(dim=(2, 3), keepdim=True)) / (g.var(dim=(2, 3), correction=0, keepdim=True) + eps)
+                )
+            ),
+            N_("Is the root missing? x − μ is divided by √(σ² + ε)."),
+        ),
+        Misconception(
+            "not centred",
+            _grouped(lambda g, eps: g / torch.sqrt((g**2).mean(dim=(2, 3), keepdim=True) + eps)),
+            N_("Is the group's mean subtracted? Without that it is an RMSNorm of groups."),
+        ),
+        Misconception(
+            "neighbouring positions",
+            lambda x, n_groups, eps: _standardise(x.transpose(1, 2).reshape(len(x), n_groups, -1), eps).reshape(
+                x.shape
+            ),
+            N_("Are the axes turned before the reshape? x is (N, C, L) already: channels first."),
+        ),
     ),
     hints=(
         N_("reshape can do the grouping: which shape puts all numbers of a group on one axis?"),
@@ -933,6 +1147,56 @@ RESTORE = Exercise(
             lambda y, mean, var, weight, bias, eps: weight * (y - mean[:, None]) / _token_scale(var, eps) + bias,
             N_("Is this the norm once more? Each step must be turned round: multiply where it divides."),
         ),
+        Misconception(
+            "β ignored",
+            lambda y, mean, var, weight, bias, eps: y / weight * _token_scale(var, eps) + mean[:, None],
+            N_("Is β taken off? It was added last, so y − β comes first."),
+        ),
+        Misconception(
+            "β added",
+            lambda y, mean, var, weight, bias, eps: (y + bias) / weight * _token_scale(var, eps) + mean[:, None],
+            N_("Is β added once more? The norm added it: subtract it."),
+        ),
+        Misconception(
+            "γ ignored",
+            lambda y, mean, var, weight, bias, eps: (y - bias) * _token_scale(var, eps) + mean[:, None],
+            N_("Is γ undone? y − β is divided by it."),
+        ),
+        Misconception(
+            "γ multiplied",
+            lambda y, mean, var, weight, bias, eps: (y - bias) * weight * _token_scale(var, eps) + mean[:, None],
+            N_("Is that multiplied by γ? The norm did: divide by it."),
+        ),
+        Misconception(
+            "σ divided",
+            lambda y, mean, var, weight, bias, eps: (y - bias) / weight / _token_scale(var, eps) + mean[:, None],
+            N_("Is that divided by the deviation? The norm did: multiply by it."),
+        ),
+        Misconception(
+            "μ subtracted",
+            _restored(_token_scale, lambda mean: -mean[:, None]),
+            N_("Is μ subtracted once more? The norm did: add it."),
+        ),
+        Misconception(
+            "ε left at its default",
+            _restored(lambda var, eps: torch.sqrt(var + 1e-5)[:, None]),
+            N_("Is ε written as 1e-5? Use the argument `eps`."),
+        ),
+        Misconception(
+            "ε subtracted",
+            _restored(lambda var, eps: torch.sqrt(var - eps)[:, None]),
+            N_("Is ε subtracted? The factor is the very root that was divided by: √(σ² + ε)."),
+        ),
+        Misconception(
+            "a second layer norm",
+            lambda y, mean, var, weight, bias, eps: layer_norm(y, weight, bias, eps),
+            N_("Is that a layer norm of y? It cannot know the token's old μ and σ: use `mean` and `var`."),
+        ),
+        Misconception(
+            "one μ for all tokens",
+            lambda y, mean, var, weight, bias, eps: (y - bias) / weight * torch.sqrt(var.mean() + eps) + mean.mean(),
+            N_("Is there one μ and σ for all tokens? Each has its own: mean[:, None]."),
+        ),
     ),
     hints=(
         N_("Four steps made y: − μ, / √(σ² + ε), · γ, + β. Undo them from the last to the first."),
@@ -1028,6 +1292,41 @@ INPUT_STD = Exercise(
             lambda s, eps: s * math.sqrt(eps / (1 - s**2)) if s < 1 else math.inf,
             N_("Is there a token of infinite deviation? No token reaches 1: raise a ValueError."),
         ),
+        Misconception(
+            "ε for √ε",
+            _below_one(lambda s, eps: s * eps / math.sqrt(1 - s**2)),
+            N_("Is ε under the root, too? σ² = s²·ε/(1 − s²), and the root is taken of it all."),
+        ),
+        Misconception(
+            "s lost",
+            _below_one(lambda s, eps: math.sqrt(eps / (1 - s**2))),
+            N_("Where is s in the numerator? σ² = s²·ε/(1 − s²)."),
+        ),
+        Misconception(
+            "s not squared",
+            _below_one(lambda s, eps: math.sqrt(s * eps / (1 - s**2))),
+            N_("Is s squared in the numerator? σ² = s²·ε/(1 − s²)."),
+        ),
+        Misconception(
+            "no root, s not squared",
+            _below_one(lambda s, eps: s * eps / (1 - s**2)),
+            N_("Is the root missing, and a square? σ² = s²·ε/(1 − s²)."),
+        ),
+        Misconception(
+            "ε always 1e-5",
+            _below_one(lambda s, eps: s * math.sqrt(1e-5 / (1 - s**2))),
+            N_("Is ε written as 1e-5? Use the argument `eps`."),
+        ),
+        Misconception(
+            "negative",
+            _below_one(lambda s, eps: -s * math.sqrt(eps / (1 - s**2))),
+            N_("Is that the negative root? A deviation is at least 0."),
+        ),
+        Misconception(
+            "0.5 always",
+            _below_one(lambda s, eps: math.sqrt(eps / 3)),
+            N_("Is that σ for an output of 0.5 only? Keep `output_std` in the formula."),
+        ),
     ),
     hints=(
         N_("Before γ, the output's variance is σ²/(σ² + ε). Set it equal to output_std² and solve for σ."),
@@ -1080,7 +1379,8 @@ def _backward_with(
         r = torch.rsqrt(x.var(dim=-1, correction=correction, keepdim=True) + eps)
         xhat = (x - x.mean(dim=-1, keepdim=True)) * r
         w = weight * grad if gamma else grad
-        return dx(w, xhat, mean(xhat * w), mean(w), r), dweight(grad, xhat, x, weight * grad), dbias(grad)
+        shift = dbias(grad) if dbias else (weight * grad).flatten(0, -2).sum(dim=0)
+        return dx(w, xhat, mean(xhat * w), mean(w), r), dweight(grad, xhat, x, weight * grad), shift
 
     return wrong
 
@@ -1191,6 +1491,36 @@ BACKWARD = Exercise(
             "dweight and dbias swapped",
             lambda grad, x, weight, eps: [layer_norm_backward(grad, x, weight, eps)[i] for i in (0, 2, 1)],
             N_("Is the order (dx, dweight, dbias)? The last two seem to be swapped."),
+        ),
+        Misconception(
+            "both corrections added",
+            _backward_with(dx=lambda w, xhat, c1, c2, r: (w + xhat * c1 + c2) * r),
+            N_("Are x̂·c₁ and c₂ added? Both are subtracted."),
+        ),
+        Misconception(
+            "c₁ and c₂ swapped",
+            _backward_with(dx=lambda w, xhat, c1, c2, r: (w - xhat * c2 - c1) * r),
+            N_("Are c₁ and c₂ the wrong way round? c₁ = mean(x̂·w) is the one that x̂ multiplies."),
+        ),
+        Misconception(
+            "γ in dbias",
+            _backward_with(dbias=None),
+            N_("Is γ in dbias? ∂y/∂β = 1: dbias is the sum of grad itself."),
+        ),
+        Misconception(
+            "γ in dweight and dbias",
+            _backward_with(dweight=lambda grad, xhat, x, w: (w * xhat).flatten(0, -2).sum(dim=0), dbias=None),
+            N_("Is γ in dweight and dbias? They are made from grad, not from w = γ·grad."),
+        ),
+        Misconception(
+            "no ε",
+            lambda grad, x, weight, eps: layer_norm_backward(grad, x, weight, 0),
+            N_("Where is ε? r = 1/√(σ² + ε)."),
+        ),
+        Misconception(
+            "means over the tokens",
+            _backward_with(mean=lambda value: value.mean(dim=0, keepdim=True)),
+            N_("Are c₁ and c₂ taken over axis 0? Each token has its own: dim=-1, keepdim=True."),
         ),
     ),
     hints=(
@@ -1334,6 +1664,12 @@ def _leak_of_inputs(norm, x, position):
     return float((x[:, position]).abs().max())
 
 
+def _output_less_input(norm, x, position):
+    changed = x.clone()
+    changed[:, position] *= 2
+    return float((norm(changed) - x)[:, :position].abs().max())
+
+
 LEAK = Exercise(
     id="3.10",
     title=N_("an experiment: which norm leaks the future?"),
@@ -1345,7 +1681,7 @@ LEAK = Exercise(
         Misconception(
             "always 0",
             lambda norm, x, position: 0.0,
-            N_("Is it always 0? `changed = x` is the same tensor: take x.clone(). Batch norm in training does leak."),
+            N_("Is it always 0? Batch norm in training leaks. Is `changed` x itself (use x.clone()), or x compared?"),
         ),
         Misconception(
             "the token itself counted",
@@ -1399,13 +1735,48 @@ LEAK = Exercise(
         ),
         Misconception(
             "the feature instead of the token",
-            _leak_by(change=lambda x, p: (..., p % x.shape[-1]), read=lambda d, p: d[:, :p].abs().max()),
+            _leak_by(change=lambda x, p: (..., p)),
             N_("Is a feature doubled? Tokens lie on axis 1: changed[:, position]."),
         ),
         Misconception(
             "the inputs compared",
             _leak_of_inputs,
             N_("Are the inputs compared? The question is what norm(x) does at the other tokens."),
+        ),
+        Misconception(
+            "absolute value last",
+            lambda norm, x, position: abs(_leak_by(read=lambda d, p: d[:, :p].max())(norm, x, position)),
+            N_("Is the absolute value taken last? Take it before the maximum: a change downwards may be the largest."),
+        ),
+        Misconception(
+            "token 0 only",
+            _leak_by(read=lambda d, p: d[:, 0].abs().max()),
+            N_("Is only token 0 compared? Every one before `position` counts."),
+        ),
+        Misconception(
+            "the first sequence compared",
+            _leak_by(read=lambda d, p: d[0, :p].abs().max()),
+            N_("Is only the first sequence compared? Every one counts."),
+        ),
+        Misconception(
+            "length of the change",
+            _leak_by(read=lambda d, p: d[:, :p].norm()),
+            N_("Is that the length of the change? The largest single one is wanted."),
+        ),
+        Misconception(
+            "squared",
+            _leak_by(read=lambda d, p: (d[:, :p] ** 2).max()),
+            N_("Are the changes squared? Take their absolute value."),
+        ),
+        Misconception(
+            "tripled",
+            _leak_by(factor=3.0),
+            N_("Is the token tripled? `+= 2 * …` adds two more of it."),
+        ),
+        Misconception(
+            "compared with the input",
+            _output_less_input,
+            N_("Is the changed output compared with x? Compare it with norm(x)."),
         ),
     ),
     hints=(
@@ -1458,6 +1829,17 @@ def _merge_one_pass(count_a, mean_a, var_a, count_b, mean_b, var_b):
     mean = (count_a * mean_a + count_b * mean_b) / count
     square = (count_a * (var_a + mean_a**2) + count_b * (var_b + mean_b**2)) / count
     return count, mean, square - mean**2
+
+
+def _merge_variances(together, between=False):
+    def wrong(count_a, mean_a, var_a, count_b, mean_b, var_b):
+        count = count_a + count_b
+        var = together(count_a, var_a, count_b, var_b)
+        if between:
+            var = var + (mean_b - mean_a) ** 2 * count_a * count_b / count**2
+        return count, (count_a * mean_a + count_b * mean_b) / count, var
+
+    return wrong
 
 
 MERGE = Exercise(
@@ -1525,6 +1907,58 @@ MERGE = Exercise(
             ),
             N_("Are the two parts weighted alike? Their counts differ."),
         ),
+        Misconception(
+            "shares swapped",
+            _merged(
+                lambda inner, delta, share, count: inner + delta**2 * share,
+                mean=lambda n, a, m, b, k: (m * a + n * b) / k,
+            ),
+            N_("Is each mean weighted by the other part's count? The larger part pulls more."),
+        ),
+        Misconception(
+            "variances added",
+            _merge_variances(lambda n, v, m, w: v + w),
+            N_("Are the two variances added? They are averaged, by the counts, and the means' distance comes on top."),
+        ),
+        Misconception(
+            "plain averages",
+            lambda count_a, mean_a, var_a, count_b, mean_b, var_b: (
+                count_a + count_b,
+                (mean_a + mean_b) / 2,
+                (var_a + var_b) / 2,
+            ),
+            N_("Are means and variances plainly averaged? Weight them; and means that differ add to the variance."),
+        ),
+        Misconception(
+            "distance for its square",
+            _merged(lambda inner, delta, share, count: inner + delta.abs() * share),
+            N_("Is the difference of the means squared? A variance is a mean of squares, not of distances."),
+        ),
+        Misconception(
+            "no share",
+            _merged(lambda inner, delta, share, count: inner + delta**2),
+            N_("Is δ² added as it is? Weight it: n_a·n_b/n²."),
+        ),
+        Misconception(
+            "about a's mean",
+            lambda n, a, v, m, b, w: (n + m, (n * a + m * b) / (n + m), (n * v + m * (w + (b - a) ** 2)) / (n + m)),
+            N_("Is b measured from a's mean? Measure both parts from the mean of the whole."),
+        ),
+        Misconception(
+            "deviation",
+            _merged(lambda inner, delta, share, count: torch.sqrt(inner + delta**2 * share)),
+            N_("Is that a root? A variance is wanted."),
+        ),
+        Misconception(
+            "variances' shares swapped",
+            _merge_variances(lambda n, v, m, w: (m * v + n * w) / (n + m), between=True),
+            N_("Is each variance weighted by the other part's count? The larger part pulls more."),
+        ),
+        Misconception(
+            "parts unbiased",
+            _merge_variances(lambda n, v, m, w: ((n - 1) * v + (m - 1) * w) / (n + m), between=True),
+            N_("Are the parts' variances taken for unbiased ones? Biased: n_a·var_a is a's sum of squares."),
+        ),
     ),
     hints=(
         N_("The whole's mean is m = (n_a·m_a + n_b·m_b)/n. How far is each part's mean from it?"),
@@ -1574,13 +2008,20 @@ def _masked_cases():
     ]
 
 
-def _masked_with(mean_of=None, var_of=None, count_of=None, out=lambda y, real: y * real):
+def _masked_with(
+    mean_of=None,
+    var_of=None,
+    count_of=None,
+    out=lambda y, real: y * real,
+    centre=lambda x, real, mean: x - mean,
+    root=lambda var, eps: torch.sqrt(var + eps),
+):
     def wrong(x, mask, eps):
         real = mask[..., None].to(x.dtype)
         count = count_of(x, real) if count_of else real.sum()
         mean = mean_of(x, real) if mean_of else (x * real).sum(dim=(0, 1)) / count
         var = var_of(x, real, mean, count) if var_of else ((x - mean) ** 2 * real).sum(dim=(0, 1)) / count
-        return out((x - mean) / torch.sqrt(var + eps), real)
+        return out(centre(x, real, mean) / root(var, eps), real)
 
     return wrong
 
@@ -1595,6 +2036,11 @@ def _masked_per_sequence(x, mask, eps):
 def _masked_variance(x, real):
     mean = (x * real).sum(dim=(0, 1)) / real.sum()
     return ((x - mean) ** 2 * real).sum(dim=(0, 1)) / real.sum()
+
+
+def _masked_for_all_features(x, mask, eps):
+    real = x[mask]
+    return (x - real.mean()) / torch.sqrt(real.var(correction=0) + eps) * mask[..., None]
 
 
 MASKED = Exercise(
@@ -1649,6 +2095,41 @@ MASKED = Exercise(
                 x * mask[..., None] / torch.sqrt(_masked_variance(x, mask[..., None].to(x.dtype)) + eps)
             ),
             N_("Is the mean still subtracted in the result? The bug is in which tokens, not in the formula."),
+        ),
+        Misconception(
+            "padding in the mean as 0",
+            lambda x, mask, eps: _standardise(x * mask[..., None], eps, dim=(0, 1)) * mask[..., None],
+            N_("Is padding set to 0 and then counted? A 0 pulls the mean, too: divide by the number of real tokens."),
+        ),
+        Misconception(
+            "no mask at all",
+            lambda x, mask, eps: _standardise(x, eps, dim=(0, 1)),
+            N_("Is `mask` used? Statistics over the real tokens only, and 0 at the padding."),
+        ),
+        Misconception(
+            "the variance alone mended",
+            _masked_with(out=lambda y, real: y, centre=lambda x, real, mean: x * real - mean),
+            N_("What comes out at the padding? The variance is right now; 0 − μ is left there."),
+        ),
+        Misconception(
+            "padding as it was",
+            lambda x, mask, eps: torch.where(mask[..., None], masked_batch_norm(x, mask, eps), x),
+            N_("What comes out at the padding? It is x there; 0 is wanted."),
+        ),
+        Misconception(
+            "ε outside the root",
+            _masked_with(root=lambda var, eps: torch.sqrt(var) + eps),
+            N_("Is ε added outside the root? It was inside as given."),
+        ),
+        Misconception(
+            "features counted",
+            _masked_with(count_of=lambda x, real: real.sum() * x.shape[-1]),
+            N_("Are features counted, too? Each feature has one mean, over as many numbers as there are real tokens."),
+        ),
+        Misconception(
+            "one mean for all features",
+            _masked_for_all_features,
+            N_("Do the features share one mean? Each has its own, as given: dim=(0, 1)."),
         ),
     ),
     hints=(
@@ -1759,6 +2240,16 @@ PREDICTIONS = Exercise(
             "bfloat16 keeps the update",
             _predicted(bf16="something else"),
             N_("Is 256.5 a bfloat16 number? From 256 on they are 2 apart: the update is lost before any norm sees it."),
+        ),
+        Misconception(
+            "a negative factor",
+            _predicted(flip="something else"),
+            N_("What does −2 do in x − μ, and in σ? The factor 2 cancels, the sign stays."),
+        ),
+        Misconception(
+            "two decimals",
+            _predicted(tiny="something else"),
+            N_("Is anything left of LN(1e-6·x) to two decimals? σ is 1e-6 and √ε is 3e-3."),
         ),
     ),
     hints=(

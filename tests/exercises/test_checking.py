@@ -12,6 +12,7 @@ from addnorm_lib import exercises
 from addnorm_lib.exercises import check
 from addnorm_lib.exercises.checking import judge
 from addnorm_lib.exercises.comparison import difference, show
+from addnorm_lib.exercises.exercise import Exercise
 
 BLOCK, _, _, _, DEPTH, PATHS, *_rest = exercises.chapter(1)
 
@@ -177,7 +178,10 @@ def test_numbers_may_come_as_tensors_but_not_as_text():
     [
         ((1.0,), (1.0, 2.0), "2 elements wanted, got 1"),
         (1.0, [1.0], "a list wanted, got float"),
-        ({"a": 1}, {"b": 1}, "a dict with the keys b wanted"),
+        ({"a": 1}, {"b": 1}, "the key 'b' is missing and 'a' is no key: keep the keys as given"),
+        ({"a": 1, "b": 1}, {"a": 1}, "'b' is no key"),
+        (["a"], {"a": 1}, "a dict with the keys a wanted, got list"),
+        (0.0, float("inf"), "the numbers differ"),
         ({"a": 1}, {"a": 2}, "the numbers differ"),
         ([1.0, "x"], [1.0, 2.0], "a number wanted, got str"),
         (1, True, "bool wanted"),
@@ -281,3 +285,51 @@ def test_values_that_look_the_same_are_told_apart(capsys):
 def test_keyword_only_arguments_are_named(capsys):
     check("1.1", lambda *, x, branch: x + branch(x))
     assert "by position" in capsys.readouterr().out
+
+
+def two_results(x, a):
+    """Return (sum, half) of x."""
+    return x + a, x / 2
+
+
+PAIR = Exercise(
+    id="9.9",
+    title="",
+    claims=(),
+    solve=two_results,
+    cases=lambda: [(torch.tensor([1.0, 3.0]), 1.0)],
+    misconceptions=(),
+    hints=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            lambda x, a: (x + a, x / 3),
+            "every number is 0.6667 times what it should be. For x = [1, 3], a = 1: expected",
+        ),
+        (lambda x, a: (x + a, x / 3), "expected half = [0.5, 1.5], got [0.3333, 1]"),
+        (lambda x, a: (x + a, -x / 2), "every number has the wrong sign"),
+        (lambda x, a: (x / 2, x + a), "the right results in another order: (sum, half) is wanted"),
+        (lambda x, a: (x + a, x.double() / 2), "dtype torch.float32 wanted, got torch.float64. For"),
+        (lambda x, a: (x * a + torch.ones(3), x / 2), "is keepdim=True or a [:, None] missing?"),
+        (
+            torch.nn.functional.softmax,
+            "softmax itself takes other arguments: write a function two_results(x, a) that calls it",
+        ),
+        (torch.nn.LayerNorm(2), "LayerNorm itself takes other arguments: write a function two_results(x, a)"),
+    ],
+)
+def test_what_a_wrong_result_tells(answer, text):
+    assert text in judge(PAIR, answer).text
+
+
+def test_a_returned_exception_is_told_apart_from_a_raised_one():
+    def refuse(x, a):
+        raise ValueError
+
+    exercise = replace(PAIR, solve=refuse)
+    assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError("no")).text
+    assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError).text

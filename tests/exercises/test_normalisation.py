@@ -56,6 +56,8 @@ def answer_3_3(**changes):
         {},
         {"LayerNorm": 2},
         {"LayerNorm": [-1]},
+        {"LayerNorm": torch.tensor([2])},
+        {"LayerNorm": np.int64(2)},
         {"BatchNorm2d": (3, 0, 2)},
         {"BatchNorm2d": {0, 2, 3}},
         {"InstanceNorm2d": (-1, -2)},
@@ -65,11 +67,26 @@ def test_axes_may_be_written_in_any_form(change):
     assert judge(EXERCISE["3.3"], answer_3_3(**change)).state == "solved"
 
 
-@pytest.mark.parametrize("axes", [5, (-4,), (0, 1, 2), (), ..., None, "D", 2.5])
-def test_what_is_no_right_axis_is_named(axes):
+@pytest.mark.parametrize(
+    ("axes", "text"),
+    [
+        ((0, 1, 2), "look again at {key}"),
+        ((), "look again at {key}"),
+        (5, "{key}: there is no axis 5; they are 0 to 2"),
+        ((-4,), "{key}: there is no axis -4; they are 0 to 2"),
+        ((2, -1), "{key}: an axis is named twice"),
+        (True, "{key}: axes are wanted, numbers as in (0, 2)"),
+        ("D", "{key}: axes are wanted, numbers as in (0, 2)"),
+        (2.5, "{key}: axes are wanted, numbers as in (0, 2)"),
+        ({"dim": 2}, "{key}: axes are wanted, numbers as in (0, 2)"),
+        (..., "still to be filled in: {key}"),
+        (None, "still to be filled in: {key}"),
+    ],
+)
+def test_what_is_no_right_axis_is_told_so(axes, text):
     verdict = judge(EXERCISE["3.3"], answer_3_3(LayerNorm=axes))
     assert verdict.state == "wrong"
-    assert verdict.text == "look again at LayerNorm(D) on (B, T, D)"
+    assert verdict.text == text.format(key="LayerNorm(D) on (B, T, D)")
 
 
 def test_the_predictions_of_3_13_come_true():
@@ -109,6 +126,32 @@ def test_the_predictions_of_3_13_come_true():
             if value.shape in ((), outcome.shape) and bool(((outcome - value).abs() < 0.005).all())
         ]
         assert true == ([] if PREDICTIONS[key] == "something else" else [PREDICTIONS[key]]), key
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "key", "word"),
+    [
+        ("3.9", "D", "Fine."),
+        ("3.9", "A", " one pass variance"),
+        ("3.9", "C", "γ per token"),
+        ("3.9", "E", "ε outside the root"),
+        ("3.13", "LN([3, 800])", "[-1,1]"),
+        ("3.13", "LN(-2 * x)", "−LN( x )"),
+    ],
+)
+def test_words_may_be_spelt_freely(exercise_id, key, word):
+    exercise = EXERCISE[exercise_id]
+    assert judge(exercise, {**exercise.solve, key: word}).state == "solved"
+
+
+def test_words_are_not_spelt_so_freely_that_a_sign_is_lost():
+    assert judge(EXERCISE["3.13"], {**PREDICTIONS, "LN(-2 * x)": "LN(x)"}).misconception == "the sign is lost"
+    assert "one of" in judge(EXERCISE["3.9"], {**EXERCISE["3.9"].solve, "B": "biased variance"}).text
+
+
+def test_one_of_two_mistakes_gets_its_question():
+    text = judge(EXERCISE["3.9"], {**EXERCISE["3.9"].solve, "F": "fine", "B": "changes x"}).text
+    assert text.startswith("Is F fine?") and text.endswith("Look again at B, too.")
 
 
 def differs(letter: str, x: torch.Tensor, *, plain: bool) -> bool:
@@ -243,3 +286,17 @@ def test_batch_norm_that_moves_the_given_statistics_is_told_so():
         return y, running_mean, running_var
 
     assert "changes running_mean in place" in judge(EXERCISE["3.4"], in_place).text
+
+
+@pytest.mark.parametrize("answer", [lambda s, eps: 0.0, lambda s, eps: 1.0], ids=["0", "1"])
+def test_a_number_at_the_limit_of_3_7_is_not_called_infinite(answer):
+    def wrong(output_std, eps):
+        return EXERCISE["3.7"].solve(output_std, eps) if output_std < 1 else answer(output_std, eps)
+
+    assert judge(EXERCISE["3.7"], wrong).misconception is None
+
+
+def test_no_example_makes_a_line_too_long():
+    for exercise in chapter(3):
+        for known in exercise.misconceptions:
+            assert len(judge(exercise, known.wrong).text) <= 350, (exercise.id, known.name)
