@@ -267,7 +267,7 @@ def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> P
     told, ends = [], {}
     for i, ((name, values), style) in enumerate(zip(deviations.items(), SERIES, strict=False)):
         # Each curve thinner than the one below it, which has a ring for a marker: those that coincide stay visible.
-        nested = {"markersize": 13 - 3.5 * i, "linewidth": max(5.5 - 1.8 * i, 1)}
+        nested = {"markersize": 11 - 2.5 * i, "linewidth": max(3.4 - i, 1)}
         if i == 0:
             nested |= {"markerfacecolor": "white", "markeredgewidth": 2}
         middle = _spread(ax, sizes, _values(values).T, label=name, elinewidth=1, **style | nested)
@@ -278,10 +278,11 @@ def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> P
     for name, end in ends.items():
         together = [other for other, value in ends.items() if abs(np.log(value / end)) < 0.1]
         if together[0] == name:
-            words = "\n= ".join(together)
-            if abs(np.log(end * np.sqrt(sizes[-1]))) < 0.1:
-                words += "\n≈ 1/√B"
-            ax.annotate(words, (sizes[-1], end), xytext=(10, 0), textcoords="offset points", va="center")
+            lawful = abs(np.log(end * np.sqrt(sizes[-1]))) < 0.1
+            words = " =\n".join(together) + (" ≈ 1/√B" if lawful else "")
+            # The lowest label hangs below its curve's end, so that it keeps clear of the next one up.
+            place = {"xytext": (10, 7), "va": "top"} if lawful else {"xytext": (10, 0), "va": "center"}
+            ax.annotate(words, (sizes[-1], end), textcoords="offset points", **place)
     ax.set_yscale("log")
     _doubling_axis(ax, sizes)
     ax.set_yticks([0.05, 0.1, 0.2, 0.5], ["0.05", "0.1", "0.2", "0.5"])
