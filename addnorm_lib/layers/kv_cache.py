@@ -39,8 +39,8 @@ class KVCache:
     def append(self, attention: "MultiHeadAttention", k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return all keys and values (B, n_heads, S, d_head) of `attention`: those held, then k and v, now held too.
 
-        Raises ValueError for another batch size, for more positions than `max_length`, and where attentions were not called
-        in turn, each with the same tokens: another model's, or one layer by itself.
+        Raises ValueError for another batch size, for more positions than `max_length`, and where attentions are not
+        called in turn, each with the same tokens: another model's, or one layer by itself.
         """
         new, held = k.shape[2], list(self._own)
         turn, before = len(held), 0
