@@ -107,7 +107,7 @@ def test_the_words_count_each_poked_element_too():
     assert [label.get_text() for label in first.get_yticklabels()] == ["sample 0", "sample 1"]
 
 
-@pytest.mark.parametrize(("shown", "label"), [(1 / 16, "digits\n= shuffled\n≈ 1/√B"), (1 / 4, "digits\n= shuffled")])
+@pytest.mark.parametrize(("shown", "label"), [(1 / 16, "digits =\nshuffled ≈ 1/√B"), (1 / 4, "digits =\nshuffled")])
 def test_curves_that_end_together_share_a_label(shown, label):
     sizes = (4, 16, 64, 256)
     falling = shown * np.sqrt(256 / np.array(sizes))
