@@ -84,17 +84,17 @@ def roofline(machine: Machine, intensities: Mapping[str, float]) -> Picture:
     giga = 1e9
     ax.plot(x, [machine.attainable(i) / giga for i in x], color=BLACK, linewidth=2.2)
     low = machine.attainable(x[0]) / giga
-    for (name, intensity), style in zip(intensities.items(), SERIES, strict=False):
+    for i, ((name, intensity), style) in enumerate(zip(intensities.items(), SERIES, strict=False)):
         height = machine.attainable(intensity) / giga
         ax.plot([intensity, intensity], [low / 2, height], color=style["color"], linestyle=":", linewidth=1.2)
         ax.plot([intensity], [height], color=style["color"], marker=style["marker"], markersize=9, linestyle="")
         at_roof = intensity > machine.ridge
         ax.annotate(
-            f"{name}: {intensity:.2g}",
+            f"{name}: {intensity:.2g}" if intensity < 10 else f"{name}: {intensity:.0f}",
             (intensity, height),
-            xytext=(0, 9) if at_roof else (-8, 6),
+            xytext=(0, 9) if at_roof else ((8, -8), (-8, 6))[i % 2],
             textcoords="offset points",
-            ha="center" if at_roof else "right",
+            ha="center" if at_roof else ("left", "right")[i % 2],
             color=style["color"],
             fontsize=9,
         )
@@ -115,49 +115,54 @@ def roofline(machine: Machine, intensities: Mapping[str, float]) -> Picture:
     return Picture(figure, text.format(left=", ".join(sides[True]) or _("none"), right=", ".join(sides[False]) or "–"))
 
 
-def _cells(ax: Axes, values: ArrayLike, mask: ArrayLike, top: float, left: float, form: str, colour: str) -> None:
+def _cells(ax: Axes, values: ArrayLike, mask: ArrayLike, corner: tuple[float, float], width: float, style: str) -> None:
+    """Draw a matrix from its upper left `corner`, one box a number; `style` is the number's format and the colour."""
+    form, colour = style.split()
     for (row, column), value in np.ndenumerate(np.asarray(values)):
+        left, bottom = corner[0] + width * column, corner[1] - row - 1
         inside = bool(np.asarray(mask)[row, column])
-        ax.add_patch(
-            Rectangle(
-                (left + column, top - row - 1), 1, 1, facecolor=colour if inside else "#EEEEEE", edgecolor=GREY,
-                linewidth=0.7, hatch="" if inside else "////",
-            )
-        )  # fmt: skip
+        box = {"facecolor": colour, "hatch": ""} if inside else {"facecolor": "#EEEEEE", "hatch": "////"}
+        ax.add_patch(Rectangle((left, bottom), width, 1, edgecolor=GREY, linewidth=0.7, **box))
         if inside:
             shown = format(value + 0.0, form).replace("-", "−")
-            ax.text(left + column + 0.5, top - row - 0.5, shown, ha="center", va="center", fontsize=7.5)
+            ax.text(left + width / 2, bottom + 0.5, shown, ha="center", va="center", fontsize=8)
 
 
 @house_style
 def tile_steps(steps: Steps) -> Picture:
     """Draw what each program of a small launch held: s, the rows' mean and rstd, xhat, y; masked lanes hatched."""
-    lanes = len(steps.programs[0].cols)
-    rows = len(steps.programs[0].rows)
-    figure, ax = new_figure(9.6, 0.7 + 0.42 * len(steps.programs) * (rows + 0.6))
-    blocks = [("s = x + r", lanes, SKY), (_("mean"), 1, "#FFFFFF"), ("rstd", 1, "#FFFFFF"), ("x̂", lanes, "#CFE8D8"),
-              ("y", lanes, "#F6D9B8")]  # fmt: skip
+    rows, lanes = steps.programs[0].mask.shape
+    apart = rows + 0.6
+    figure, ax = new_figure(10, 0.7 + 0.42 * len(steps.programs) * apart)
     words = []
     for number, program in enumerate(steps.programs):
-        top, left = -number * (rows + 0.6), 0.0
-        valid = program.mask.any(axis=1)[:, None]
-        values = (program.s, program.mean[:, None], program.rstd[:, None], program.xhat, program.y)
-        for (name, width, colour), value in zip(blocks, values, strict=True):
-            _cells(ax, value, program.mask if width > 1 else valid, top, left, ".2g" if width > 1 else ".2f", colour)
+        real = program.mask.any(axis=1)[:, None]
+        blocks = (
+            ("s = x + r", program.s, program.mask, 1, ".1f #CDE6F7", 1),
+            (_("mean"), program.mean[:, None], real, 1.6, ".2f #FFFFFF", 0.3),
+            ("rstd", program.rstd[:, None], real, 1.6, ".2f #FFFFFF", 1),
+            ("x̂", program.xhat, program.mask, 1, ".1f #CFE8D8", 1),
+            ("y", program.y, program.mask, 1, ".1f #F6D9B8", 0),
+        )
+        left, top = 0.0, -number * apart
+        for name, values, mask, width, style, gap in blocks:
+            _cells(ax, values, mask, (left, top), width, style)
+            whole = width * values.shape[1]
             if number == 0:
-                ax.text(left + width / 2, 0.25, name, ha="center", fontsize=10)
-            left += width + (1.0 if width > 1 or name == "rstd" else 0.4)
+                ax.text(left + whole / 2, 0.25, name, ha="center", fontsize=10)
+            left += whole + gap
         ax.text(-0.4, top - rows / 2, _("program {pid}").format(pid=program.pid), ha="right", va="center")
-        means = ", ".join(f"{m + 0.0:.2f}".replace("-", "−") for m, ok in zip(program.mean, valid[:, 0]) if ok)
+        means = ", ".join(f"{mean + 0.0:.2f}".replace("-", "−") for mean in program.mean[real[:, 0]])
         words.append(
             _("program {pid}: {masked} of {all} lanes masked, means {means}").format(
-                pid=program.pid, masked=int((~program.mask).sum()), all=program.mask.size, means=means
+                pid=program.pid, masked=int((~program.mask).sum()), all=rows * lanes, means=means
             )
         )
-    ax.set_xlim(-4, left - 0.5)
-    ax.set_ylim(-len(steps.programs) * (rows + 0.6) + 0.4, 1.2)
+    ax.set_xlim(-3.6, left + 0.1)
+    ax.set_ylim(0.5 - len(steps.programs) * apart, 1.2)
     ax.axis("off")
-    return Picture(figure, _("What each program held. {words}.").format(words="; ".join(words).capitalize()))
+    text = _("What each program held; hatched lanes are masked. {words}.")
+    return Picture(figure, text.format(words="; ".join(words)))
 
 
 @house_style

@@ -1,7 +1,7 @@
 """The forward kernel step by step: every program's tiles, as the real kernel computes them in Triton's interpreter.
 
-Triton reads `TRITON_INTERPRET` once, at its first import, and then interprets every kernel. So the interpreter runs in a
-process of its own, and whoever calls it keeps a Triton that compiles. Where Triton is not installed, the same program
+Triton reads `TRITON_INTERPRET` once, at its first import, and then interprets every kernel. So the interpreter runs in
+a process of its own, and whoever calls it keeps a Triton that compiles. Where Triton is not installed, the same program
 runs in `tiles`, addnorm_lib's own small tile language.
 """
 

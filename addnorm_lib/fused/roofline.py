@@ -28,9 +28,10 @@ class Machine(NamedTuple):
 
 
 def measure_machine(device: str | torch.device = "auto") -> Machine:
-    """Measure the roofline's two roofs: on the GPU where there are a CUDA device and Triton, else on the CPU. Takes about a second.
+    """Measure the roofline's two roofs: on the GPU where there are a CUDA device and Triton, else on the CPU.
 
-    The copy moves 2**28 bytes on a CPU and 2**32 on a GPU, more than a cache holds; the matrix product is float32.
+    It takes about a second. The copy moves 2**28 bytes on a CPU and 2**32 on a GPU, more than a cache holds; the matrix
+    product is float32.
     """
     if device == "auto":  # a GPU is timed by Triton's do_bench
         device = "cuda" if torch.cuda.is_available() and importlib.util.find_spec("triton") else "cpu"

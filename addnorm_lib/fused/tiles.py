@@ -1,7 +1,7 @@
 """A small tile language in plain torch, with Triton's names: what one program loads, computes and stores, lane by lane.
 
-`from addnorm_lib.fused import tiles as tl` lets a function written for Triton run where there is no Triton, and strictly:
-a lane that is masked off and given no `other` holds NaN, and an address outside its tensor is an error.
+`from addnorm_lib.fused import tiles as tl` lets a function written for Triton run where there is no Triton, and is
+strict: a lane that is masked off and given no `other` holds NaN, and an address outside its tensor is an error.
 """
 
 from typing import Any

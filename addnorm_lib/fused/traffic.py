@@ -68,8 +68,8 @@ def count(function: Callable[..., Any], *arguments: Any) -> list[Access]:
 
     An operator's inputs count as read once and its outputs as written once: what any kernel for it must move between
     memory and chip. One that reads its input twice (and finds it in no cache) moves more. An elementwise operator or a
-    sum is one operation for each element of its largest tensor (a fused operator, too: count its formula). Tensors on the device "meta" need no memory and no
-    time. Backward is counted where `function` runs it.
+    sum is one operation for each element of its largest tensor (a fused operator too: count its formula instead).
+    Tensors on the device "meta" need no memory and no time. Backward is counted where `function` runs it.
     """
     with _Counter() as counter:
         function(*arguments)
