@@ -154,19 +154,23 @@ def _tile(
     scale=lambda var, eps: tl.rsqrt(var + eps),
     start=lambda pid, BM: pid * BM,
     centre=True,
+    mask_of=lambda rows, cols, M, D: (rows < M)[:, None] & (cols < D)[None, :],
+    other=0,
+    zeroed=True,
 ):
     def wrong(pid, x, residual, M, D, eps, BM, BN):
         rows = start(pid, BM) + tl.arange(0, BM)
         cols = tl.arange(0, BN)
-        mask = (rows < M)[:, None] & (cols < D)[None, :]
+        mask = mask_of(rows, cols, M, D)
         at = rows[:, None] * stride(D, BN) + cols[None, :]
-        s = sum_of(tl.load(x + at, mask, other=0), tl.load(residual + at, mask, other=0))
+        s = sum_of(tl.load(x + at, mask, other=other), tl.load(residual + at, mask, other=other))
         mean = tl.sum(s, 1) / mean_over(D, BN) if centre else torch.zeros(BM)
         centred = s - mean[:, None]
         if second_mask:
             centred = tl.where(mask, centred, 0)
         var = tl.sum(centred * centred, 1) / var_over(D, BN)
-        return tl.where(mask, centred * scale(var, eps)[:, None], 0)
+        y = centred * scale(var, eps)[:, None]
+        return tl.where(mask, y, 0) if zeroed else y
 
     return wrong
 
@@ -209,6 +213,33 @@ TILE = Exercise(
             "one mask",
             _tile(second_mask=False),
             N_("Is s − mean masked? A masked lane holds 0 in s, −mean after the subtraction, and its square counts."),
+        ),
+        Misconception(
+            "one mask, and the padding returned",
+            _tile(second_mask=False, zeroed=False),
+            N_(
+                "Is s − mean masked? In masked lanes it is −mean, which counts in the variance and comes out in the tile."
+            ),
+        ),
+        Misconception(
+            "no other",
+            _tile(other=None, second_mask=False, zeroed=False),
+            N_("Is `other` missing in tl.load? Masked lanes then hold anything (here: NaN); other=0 makes them 0."),
+        ),
+        Misconception(
+            "no other, masked later",
+            _tile(other=None),
+            N_("Is `other` missing in tl.load? Masked lanes then hold anything, and the mean sums them: other=0."),
+        ),
+        Misconception(
+            "columns not masked",
+            _tile(mask_of=lambda rows, cols, M, D: (rows < M)[:, None] & (cols >= 0)[None, :]),
+            N_("Are the columns beyond D masked? There the tile runs into the next row, and off the tensor's end."),
+        ),
+        Misconception(
+            "rows not masked",
+            _tile(mask_of=lambda rows, cols, M, D: (rows >= 0)[:, None] & (cols < D)[None, :]),
+            N_("Are the rows beyond M masked? The last program may have fewer than BM rows."),
         ),
         Misconception(
             "divided by BN",
@@ -540,10 +571,10 @@ def partial_sums(dy, xhat, programs):
 def _partial_cases():
     return [
         (torch.arange(1.0, 7.0).reshape(3, 2), torch.tensor([[1.0, 1.0], [1.0, -1.0], [2.0, 1.0]]), 2),
-        (normal(7, 2), normal(7, 2, seed=1), 3),
-        (normal(6, 2, seed=2), normal(6, 2, seed=3), 3),
-        (normal(4, 3, seed=4), normal(4, 3, seed=5), 4),
-        (normal(5, 2, seed=6), normal(5, 2, seed=7), 1),
+        (normal(7, 2).float(), normal(7, 2, seed=1).float(), 3),
+        (normal(6, 2, seed=2).float(), normal(6, 2, seed=3).float(), 3),
+        (normal(4, 3, seed=4).float(), normal(4, 3, seed=5).float(), 4),
+        (normal(5, 2, seed=6).float(), normal(5, 2, seed=7).float(), 1),
     ]
 
 
@@ -557,6 +588,8 @@ PARTIAL = Exercise(
     claims=("F6",),
     solve=partial_sums,
     cases=_partial_cases,
+    rtol=1e-4,
+    atol=1e-5,
     misconceptions=(
         Misconception(
             "contiguous rows",
