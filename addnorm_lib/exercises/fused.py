@@ -217,9 +217,7 @@ TILE = Exercise(
         Misconception(
             "one mask, and the padding returned",
             _tile(second_mask=False, zeroed=False),
-            N_(
-                "Is s − mean masked? In masked lanes it is −mean, which counts in the variance and comes out in the tile."
-            ),
+            N_("Is s − mean masked? Masked lanes hold −mean, which counts in the variance and comes out in the tile."),
         ),
         Misconception(
             "no other",

@@ -1,6 +1,5 @@
 """Count the bytes that operators read and write, and the operations they do, without running them."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -131,5 +130,5 @@ def add_norm_traffic(
 def large_tensors(accesses: list[Access], rows: int, features: int) -> tuple[int, int]:
     """Return how many tensors of rows × features elements are read and written: the rest is small beside them."""
     sides = [[shape for a in accesses for shape, _ in side(a)] for side in (lambda a: a.reads, lambda a: a.writes)]
-    read, written = (sum(math.prod(shape) == rows * features for shape in shapes) for shapes in sides)
+    read, written = (sum(shape == (rows, features) for shape in shapes) for shapes in sides)
     return read, written

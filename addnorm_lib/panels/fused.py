@@ -45,7 +45,7 @@ def byte_panel() -> Panel:
     The bytes are counted (`fused.traffic`), with the sum kept, as in Pre-LN; the time is bytes / bandwidth, which no
     kernel beats.
     """
-    figure, (left, right) = new_figure(8.2, 2.8, columns=2)
+    figure, (left, right) = new_figure(8, 2.8, columns=2)
     left.set_xlim(0, MOST_BOXES + 0.6)
     left.set_ylim(-1.6, 0.6)
     left.set_yticks([0, -1], [how_name(way) for way in WAYS])
@@ -125,7 +125,7 @@ def byte_panel() -> Panel:
 @house_style
 def tile_panel() -> Panel:
     """Return a panel: how programs of BM rows cover a tensor, which lanes are masked, and what one program holds."""
-    figure, ax = new_figure(8.2, 3)
+    figure, ax = new_figure(8, 3)
     ax.set_xlim(-1, next_power_of_2(FEATURES) + 1)
     ax.set_ylim(ROWS + 4.2, -0.6)
     ax.set_xlabel(_("columns"))
@@ -155,9 +155,14 @@ def tile_panel() -> Panel:
         for patch in (*masked, held, frame):
             patch.set_visible(launched)
         if not launched:
-            said = _("Program {program} is not launched: {programs} programs of {block} rows cover the {rows} rows.")
+            said = _(
+                "{rows} × {features} tensor: program {program} is not launched; tiles of {block} × {columns} cover the "
+                "tensor with programs 0 to {last}."
+            )
             name.set_text(_("program {program}: not launched").format(program=program))
-            return said.format(program=program, programs=programs, block=block, rows=rows)
+            return said.format(
+                rows=rows, features=features, program=program, block=block, columns=columns, last=programs - 1
+            )
         held.set_bounds(0, top, features, real)
         masked[0].set_bounds(features, top, columns - features, block)
         masked[1].set_bounds(0, top + real, features, block - real)
