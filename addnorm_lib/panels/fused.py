@@ -128,6 +128,7 @@ def tile_panel() -> Panel:
     figure, ax = new_figure(8, 3)
     ax.set_xlim(-1, next_power_of_2(FEATURES) + 1)
     ax.set_ylim(ROWS + 4.2, -0.6)
+    ax.set_yticks(range(0, ROWS + 1, 4))
     ax.set_xlabel(_("columns"))
     ax.set_ylabel(_("rows"))
     ax.grid(False)
