@@ -5,15 +5,17 @@ a process of its own, and whoever calls it keeps a Triton that compiles. Where T
 runs in `tiles`, addnorm_lib's own small tile language.
 """
 
+import functools
 import importlib.util
 import inspect
-import io
+import linecache
+import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,15 @@ from addnorm_lib.messages import _
 Array = NDArray[Any]
 
 # The kernel's names for what a program holds.
-_HELD = {"rows": "rows", "cols": "cols", "mask": "mask", "s": "total", "mean": "row_mean", "rstd": "row_rstd"}
+_HELD = {
+    "rows": "rows",
+    "cols": "cols",
+    "mask": "mask",
+    "s": "total",
+    "mean": "row_mean",
+    "rstd": "row_rstd",
+    "y": "out",
+}
 
 
 class Program(NamedTuple):
@@ -75,33 +85,35 @@ def step_through(
 ) -> Steps:
     """Run the fused forward kernel program by program: y = LayerNorm(x + residual) * weight + bias.
 
-    x, residual (M, D) and weight, bias (D,) are float32 on the CPU. A program takes `rows` rows (a power of two; the
-    library itself would choose by `shapes.choose_config`) and the least power of two of columns that holds a row. With
-    `keep_sum` the sum is stored too. It takes about ten milliseconds a program, after two seconds to start.
+    x, residual (M, D) and weight, bias (D,) are float32, or all float16, on the CPU. A program takes `rows` rows (a
+    power of two; the library itself would choose by `shapes.choose_config`) and the least power of two of columns that
+    holds a row. With `keep_sum` the sum is stored too. It takes about ten milliseconds a program, and seconds at the
+    first call. xhat is the product of what the kernel holds, all else is what it holds.
 
-    Raises ValueError for other shapes, dtypes or tiles, RuntimeError where Triton's process fails.
+    Raises ValueError for other shapes, dtypes or tiles.
     """
     if x.dim() != 2 or residual.shape != x.shape:
         raise ValueError(f"residual: x's shape (M, D) wanted, got {tuple(residual.shape)} and x {tuple(x.shape)}")
     for name, tensor in {"x": x, "residual": residual, "weight": weight, "bias": bias}.items():
-        if tensor is not None and (tensor.dtype != torch.float32 or tensor.device.type != "cpu"):
-            raise ValueError(f"{name}: float32 on the CPU wanted, got {tensor.dtype} on {tensor.device}")
+        if tensor is None:
+            continue
+        if tensor.dtype not in (torch.float32, torch.float16) or tensor.dtype != x.dtype or tensor.device.type != "cpu":
+            raise ValueError(f"{name}: float32 or float16, as x, on the CPU wanted, got {tensor.dtype} {tensor.device}")
+        if name in ("weight", "bias") and tensor.shape != x.shape[1:]:
+            raise ValueError(f"{name}: shape {tuple(x.shape[1:])} wanted, got {tuple(tensor.shape)}")
     if rows < 1 or rows & (rows - 1):
         raise ValueError(f"rows: a power of two wanted, got {rows}")
-    inputs = {"x": x, "residual": residual, "weight": weight, "bias": bias}
-    given = {name: t.detach().contiguous() for name, t in inputs.items() if t is not None}
+    given = [None if t is None else t.detach().contiguous() for t in (x, residual, weight, bias)]
     if available():
-        arrays = {name: t.numpy() for name, t in given.items()}
-        return _unpacked(_in_own_process(task="steps", eps=eps, rows=rows, keep_sum=keep_sum, **arrays))
-    return _in_tiles(**given, eps=eps, rows=rows, keep_sum=keep_sum)
+        return _in_own_process(_steps, *(None if t is None else t.numpy() for t in given), eps, rows, keep_sum)
+    return _in_tiles(*given, eps, rows, keep_sum)
 
 
 def _in_tiles(
     x: Tensor,
     residual: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
+    weight: Tensor | None,
+    bias: Tensor | None,
     eps: float,
     rows: int,
     keep_sum: bool,
@@ -114,19 +126,20 @@ def _in_tiles(
     cols = tiles.arange(0, next_power_of_2(D))
     programs = []
     for pid in range(-(-M // rows)):
-        own = pid * rows + tiles.arange(0, rows)
+        own = pid * rows + tiles.arange(0, rows).long()
         mask = (own < M)[:, None] & (cols < D)[None, :]
         at = own[:, None] * D + cols[None, :]
-        total = tiles.load(to_residual + at, mask, other=0) + tiles.load(to_x + at, mask, other=0)
+        total = tiles.load(to_residual + at, mask, other=0).float() + tiles.load(to_x + at, mask, other=0).float()
+        total = total.to(x.dtype)
         if keep_sum:
             tiles.store(to_s + at, total, mask)
-        mean = tiles.sum(total, 1) / D
+        mean = tiles.sum(total.float(), 1) / D
         mean = mean + tiles.sum(tiles.where(mask, total - mean[:, None], 0), 1) / D
         centred = tiles.where(mask, total - mean[:, None], 0)
         rstd = tiles.rsqrt(tiles.sum(centred * centred, 1) / D + eps)
         xhat = centred * rstd[:, None]
         gamma, beta = (
-            absent if p is None else tiles.load(p + cols.expand(rows, -1), cols < D, other=0)
+            absent if p is None else tiles.load(p + cols.expand(rows, -1), cols < D, other=0).float()
             for p, absent in zip(parameters, (1.0, 0.0), strict=True)
         )
         out = xhat * gamma + beta
@@ -153,9 +166,8 @@ def try_in_triton(forward_tile: Callable[..., Any]) -> str:
         return _("Triton is not installed here: your tile ran in addnorm_lib's own tile language alone")
     try:
         source = textwrap.dedent(inspect.getsource(forward_tile))
-        arrays = {"x": x.numpy(), "residual": residual.numpy()}
-        y = _in_own_process(task="tile", source=source, name=forward_tile.__name__, eps=eps, rows=BM, **arrays)["y"]
-    except (OSError, RuntimeError) as error:
+        y = _in_own_process(_tile, x.numpy(), residual.numpy(), source, forward_tile.__name__, eps, BM)
+    except Exception as error:
         return _("Triton's interpreter refuses it: {error}").format(error=error)
     want = torch.nn.functional.layer_norm(x + residual, (D,), eps=eps).numpy()
     if np.allclose(y, want, rtol=1e-4, atol=1e-5):
@@ -166,38 +178,36 @@ def try_in_triton(forward_tile: Callable[..., Any]) -> str:
 # The other process ----------------------------------------------------------------------------------------------------
 
 
-def _in_own_process(**arrays: Any) -> dict[str, Array]:
-    """Run `_serve` under TRITON_INTERPRET=1: arrays in, arrays out."""
-    sent = io.BytesIO()
-    np.savez(sent, **arrays)
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, "-m", __spec__.name],
-        input=sent.getvalue(),
-        capture_output=True,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        raise RuntimeError(words[-1] if words else f"Triton's process ended with {done.returncode}")
-    return dict(np.load(io.BytesIO(done.stdout)))
+def _interpret_from_now_on() -> None:
+    os.environ["TRITON_INTERPRET"] = "1"
 
 
-def _unpacked(arrays: dict[str, Array]) -> Steps:
-    count = int(arrays.pop("programs"))
-    programs = [Program(pid, *(arrays[f"{pid} {name}"] for name in Program._fields[1:])) for pid in range(count)]
-    return Steps(programs, arrays["y"], int(arrays["loaded"]), int(arrays["stored"]))
+@functools.cache
+def _interpreter() -> ProcessPoolExecutor:
+    """Return the one process that interprets kernels; it has imported no Triton before it knows that it shall."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_interpret_from_now_on)
 
 
-def _steps(x: Tensor, residual: Tensor, weight: Any, bias: Any, eps: float, rows: int, keep_sum: bool) -> dict:
+def _in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call `function` under TRITON_INTERPRET=1."""
+    try:
+        return _interpreter().submit(function, *arguments).result()
+    except BrokenExecutor as error:
+        _interpreter.cache_clear()
+        error.add_note("In a script, call step_through below `if __name__ == '__main__':`.")
+        raise
+
+
+def _steps(x: Array, residual: Array, weight: Any, bias: Any, eps: float, rows: int, keep_sum: bool) -> Steps:
     """Run the real kernel, and read each program's variables as its function returns."""
     from triton.runtime.interpreter import InterpreterBuilder
 
     from addnorm_lib.fused import kernels
 
+    x, residual, weight, bias = (None if a is None else torch.from_numpy(a) for a in (x, residual, weight, bias))
     M, D = x.shape
     y, s = torch.empty_like(x), torch.empty_like(x) if keep_sum else None
-    held: dict[str, Any] = {}
+    programs: list[Program] = []
     moved = {"loaded": 0, "stored": 0}
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
@@ -211,20 +221,21 @@ def _steps(x: Tensor, residual: Tensor, weight: Any, bias: Any, eps: float, rows
 
     def watch(frame, event, argument):
         if event == "return" and frame.f_code.co_name == "forward" and frame.f_code.co_filename == kernels.__file__:
-            values = {name: frame.f_locals[own].handle.data.copy() for name, own in _HELD.items()}
-            values["xhat"] = frame.f_locals["centred"].handle.data * values["rstd"][:, None]
-            values["y"] = frame.f_locals["out"].handle.data.copy()
-            pid = len(held) // len(values)
-            held.update({f"{pid} {name}": value for name, value in values.items()})
+            held = {name: frame.f_locals[own].handle.data.copy() for name, own in _HELD.items()}
+            xhat = frame.f_locals["centred"].handle.data * held["rstd"][:, None]
+            programs.append(Program(len(programs), **held, xhat=xhat))
 
     InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = counted_load, counted_store
     sys.setprofile(watch)
-    kernels.forward[(-(-M // rows),)](
-        x, residual, weight, bias, None, y, s, None, None, None, None, M, eps, 1.0, 0, 1.0,
-        RMS=False, D=D, BM=rows, BN=next_power_of_2(D),
-    )  # fmt: skip
-    sys.setprofile(None)
-    return held | moved | {"programs": -(-M // rows), "y": y.numpy()}
+    try:
+        kernels.forward[(-(-M // rows),)](
+            x, residual, weight, bias, None, y, s, None, None, None, None, M, eps, 1.0, 0, 1.0,
+            RMS=False, D=D, BM=rows, BN=next_power_of_2(D),
+        )  # fmt: skip
+    finally:
+        sys.setprofile(None)
+        InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
+    return Steps(programs, y.numpy(), **moved)
 
 
 _SHELL = """
@@ -246,37 +257,19 @@ def shell(x, residual, y, M, eps, D: tl.constexpr, BM: tl.constexpr, BN: tl.cons
 """
 
 
-def _tile(x: Tensor, residual: Tensor, source: str, name: str, eps: float, rows: int) -> dict:
+def _tile(x: Array, residual: Array, source: str, name: str, eps: float, rows: int) -> Array:
     """Compile a reader's tile function for Triton, and run it in a kernel that stores what it returns."""
     M, D = x.shape
-    y = torch.empty_like(x)
+    y = torch.empty(M, D)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "tile.py")
+        path = Path(folder, "tile.py")  # Triton reads the source of what it compiles
         path.write_text(_SHELL.format(source=source, name=name), "utf-8")
         spec = importlib.util.spec_from_file_location("tile", path)
         module = importlib.util.module_from_spec(spec)
-        sys.modules["tile"] = module
+        linecache.checkcache(str(path))
         spec.loader.exec_module(module)
-        module.shell[(-(-M // rows),)](x, residual, y, M, eps, D=D, BM=rows, BN=next_power_of_2(D))
-    return {"y": y.numpy()}
-
-
-def _serve() -> None:
-    given = dict(np.load(io.BytesIO(sys.stdin.buffer.read())))
-    x, residual, weight, bias = (
-        torch.from_numpy(given[name]) if name in given else None for name in ("x", "residual", "weight", "bias")
-    )
-    eps, rows = float(given["eps"]), int(given["rows"])
-    out = sys.stdout.buffer
-    sys.stdout = sys.stderr  # what a reader's tile prints is no answer
-    if given["task"] == "steps":
-        answer = _steps(x, residual, weight, bias, eps, rows, bool(given["keep_sum"]))
-    else:
-        answer = _tile(x, residual, str(given["source"]), str(given["name"]), eps, rows)
-    sent = io.BytesIO()
-    np.savez(sent, **answer)
-    out.write(sent.getvalue())
-
-
-if __name__ == "__main__":
-    _serve()
+        grid = (-(-M // rows),)
+        module.shell[grid](
+            torch.from_numpy(x), torch.from_numpy(residual), y, M, eps, D=D, BM=rows, BN=next_power_of_2(D)
+        )
+    return y.numpy()

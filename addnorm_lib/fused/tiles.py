@@ -79,7 +79,7 @@ def arange(start: int, end: int) -> Tensor:
     """Return start … end − 1. Raises ValueError where that is not a power of two of numbers, as Triton does."""
     if end <= start or (end - start) & (end - start - 1):
         raise ValueError(_("arange: a power of two of numbers wanted, got {count}").format(count=end - start))
-    return torch.arange(start, end)
+    return torch.arange(start, end, dtype=torch.int32)
 
 
 def sum(tile: Tensor, axis: int | None = None, keep_dims: bool = False) -> Tensor:
