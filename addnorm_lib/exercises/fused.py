@@ -115,8 +115,8 @@ def forward_tile(pid, x, residual, M, D, eps, BM, BN):
     """Return the tile (BM, BN) of LayerNorm(x + residual), without weight and bias, that program `pid` has to store.
 
     x and residual point to M × D elements, row after row; the program's rows begin at pid * BM. BN is a power of two,
-    at least D. Nothing beyond row M or column D may be loaded; there the tile is 0. Use tl.arange, tl.load, tl.sum,
-    tl.where and tl.rsqrt, as in Triton. No operator is in place.
+    at least D. Nothing from row M or column D on may be loaded; there the tile is 0. Use tl.arange, tl.load, tl.sum,
+    tl.where and tl.rsqrt, as in Triton.
     """
     rows = pid * BM + tl.arange(0, BM)
     cols = tl.arange(0, BN)
