@@ -220,7 +220,7 @@ def _steps(x: Array, residual: Array, weight: Any, bias: Any, eps: float, rows: 
         return store(self, pointers, value, mask, *rest)
 
     def watch(frame, event, argument):
-        if event == "return" and frame.f_code.co_name == "forward" and frame.f_code.co_filename == kernels.__file__:
+        if event == "return" and frame.f_code.co_name == "forward" and "row_rstd" in frame.f_locals:
             held = {name: frame.f_locals[own].handle.data.copy() for name, own in _HELD.items()}
             xhat = frame.f_locals["centred"].handle.data * held["rstd"][:, None]
             programs.append(Program(len(programs), **held, xhat=xhat))

@@ -31,14 +31,14 @@ class Machine(NamedTuple):
 def measure_machine(device: str | torch.device = "auto") -> Machine:
     """Measure the roofline's two roofs: on the GPU where there are a CUDA device and Triton, else on the CPU.
 
-    It takes about a second. The copy moves 2**28 bytes on a CPU and 2**32 on a GPU, more than a cache holds; the matrix
+    It takes about a second. The copy moves 2**28 bytes on a CPU and 2**30 on a GPU, more than a cache holds; the matrix
     product is float32.
     """
     if device == "auto":  # a GPU is timed by Triton's do_bench
         device = "cuda" if torch.cuda.is_available() and importlib.util.find_spec("triton") else "cpu"
     device = torch.device(device)
     gpu = device.type == "cuda"
-    moved, size = (2**32, 8192) if gpu else (2**28, 1024)
+    moved, size = (2**30, 4096) if gpu else (2**28, 1024)
     a, b = torch.randn(2, size, size, device=device)
     product = torch.empty_like(a)
     time = seconds(lambda: torch.mm(a, b, out=product), device)

@@ -23,7 +23,7 @@ def _choice(description: str, options: list[tuple[str, object]], value: object) 
         description=description,
         options=options,
         value=value,
-        style={"description_width": "190px", "button_width": "120px"},
+        style={"description_width": "190px", "button_width": "150px"},
     )
 
 
