@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from addnorm_lib.fused import add_norm
+from addnorm_lib.fused import Backend, Norm
+from addnorm_lib.layers.checks import check_choice, check_count, check_probability
+from addnorm_lib.layers.stream import Stream, make_norm
 
 Placement = Literal["post", "pre", "sandwich", "branch"]
-Norm = Literal["layer", "rms"]
-
-_NORMS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 
 class AddNorm(nn.Module):
@@ -31,6 +29,8 @@ class AddNorm(nn.Module):
         dropout: the probability that an element of the branch is dropped, in training mode.
         alpha: scales the shortcut; above 1 in DeepNorm (Wang et al. 2022, section 3).
         eps: added to the variance.
+        bias: whether LayerNorm has one.
+        backend: of `addnorm_lib.fused.add_norm`, which computes a sum together with the norm that follows it.
 
     Call it as `add_norm(x, sublayer)`: x (..., d_model), and `sublayer` a function that keeps x's shape.
     """
@@ -43,22 +43,19 @@ class AddNorm(nn.Module):
         dropout: float = 0.0,
         alpha: float = 1.0,
         eps: float = 1e-5,
+        *,
+        bias: bool = True,
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        if not isinstance(d_model, int) or isinstance(d_model, bool) or d_model < 1:
-            raise ValueError(f"d_model: a whole number of at least 1 wanted, got {d_model!r}")
-        if placement not in get_args(Placement):
-            raise ValueError(f"placement: one of {', '.join(get_args(Placement))} wanted, got {placement!r}")
-        if norm not in _NORMS:
-            raise ValueError(f"norm: one of {', '.join(_NORMS)} wanted, got {norm!r}")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout: a probability from 0 to 1 wanted, got {dropout!r}")
-        if not eps > 0:
-            raise ValueError(f"eps: a positive number wanted, got {eps!r}")
+        check_count("d_model", d_model)
+        check_choice("placement", placement, get_args(Placement))
+        check_probability("dropout", dropout)
+        check_choice("backend", backend, get_args(Backend))
         self.d_model, self.placement, self.norm_kind = d_model, placement, norm
-        self.dropout, self.alpha, self.eps = dropout, alpha, eps
-        self.norm = _NORMS[norm](d_model, eps=eps)
-        self.outer_norm = _NORMS[norm](d_model, eps=eps) if placement == "sandwich" else None
+        self.dropout, self.alpha, self.eps, self.backend = dropout, alpha, eps, backend
+        self.norm = make_norm(d_model, norm, eps, bias)
+        self.outer_norm = make_norm(d_model, norm, eps, bias) if placement == "sandwich" else None
 
     def extra_repr(self) -> str:
         """Say what the nested modules do not show."""
@@ -66,25 +63,22 @@ class AddNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return y (..., d_model). Raises ValueError where x or the sublayer's output has another shape."""
-        if x.shape[-1:] != (self.d_model,):
-            raise ValueError(f"x: shape (..., {self.d_model}) wanted, got {tuple(x.shape)}")
-        update = sublayer(self.norm(x) if self.placement in ("pre", "sandwich") else x)
+        return self.on_stream(Stream(x), sublayer).sum()
+
+    def on_stream(self, stream: Stream, sublayer: Callable[[Tensor], Tensor]) -> Stream:
+        """Do the same on a stream whose last sum is open, and leave this block's sum open where no norm follows it."""
+        if stream.x.shape[-1:] != (self.d_model,):
+            raise ValueError(f"x: shape (..., {self.d_model}) wanted, got {tuple(stream.x.shape)}")
+        if self.placement in ("pre", "sandwich"):
+            x, z = stream.sum_and_norm(self.norm, self.backend)
+        else:
+            x = z = stream.sum()
+        update = sublayer(z)
         if update.shape != x.shape:
             raise ValueError(f"sublayer: output of shape {tuple(x.shape)} as x wanted, got {tuple(update.shape)}")
-        if self.placement == "post":
-            return add_norm(
-                update,
-                x,
-                self.norm.weight,
-                getattr(self.norm, "bias", None),
-                norm=self.norm_kind,
-                eps=self.eps,
-                alpha=self.alpha,
-                dropout_p=self.dropout,
-                training=self.training,
-            )
         if self.placement == "branch":
             update = self.norm(update)
         elif self.outer_norm is not None:
             update = self.outer_norm(update)
-        return self.alpha * x + F.dropout(update, self.dropout, self.training)
+        open_sum = Stream(x, update, self.alpha, self.dropout if self.training else 0.0)
+        return Stream(open_sum.norm(self.norm, self.backend)) if self.placement == "post" else open_sum
