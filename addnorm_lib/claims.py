@@ -60,6 +60,7 @@ STATEMENTS: dict[str, str] = {
     "F8": N_("small shapes are bound by the call, not by the bytes"),
     "F9": N_("masked lanes let a tile of a power of two hold any D, if they are masked twice"),
     "F10": N_("mean and variance of two parts merge exactly into the whole's"),
+    "F11": N_("the layers compute each sum together with the norm that follows it, even in the next layer"),
 }
 
 CHAPTERS: dict[int, tuple[str, ...]] = {
@@ -67,7 +68,7 @@ CHAPTERS: dict[int, tuple[str, ...]] = {
     2: ("B3", "B4", "B7", "B11", "B12"),
     3: tuple(f"C{number}" for number in range(1, 19)),
     4: ("D1", "D2", "D3", "D4", "D6"),
-    6: tuple(f"F{number}" for number in range(1, 11)),
+    6: tuple(f"F{number}" for number in range(1, 12)),
 }
 
 

@@ -32,7 +32,7 @@ WRITE: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": BLACK, "linewidth": 0
 
 def how_name(how: How) -> str:
     """Return the reader's words for a way to compute Add & Norm."""
-    return {"written out": _("written out"), "eager": _("two lines, eager"), "fused": _("fused")}[how]
+    return {"written out": _("written out"), "eager": _("two lines"), "fused": _("fused")}[how]
 
 
 def _operator_blocks(ax: Axes, y: float, accesses: Sequence[Access], rows: int, features: int) -> int:
@@ -84,17 +84,17 @@ def roofline(machine: Machine, intensities: Mapping[str, float]) -> Picture:
     giga = 1e9
     ax.plot(x, [machine.attainable(i) / giga for i in x], color=BLACK, linewidth=2.2)
     low = machine.attainable(x[0]) / giga
-    for i, ((name, intensity), style) in enumerate(zip(intensities.items(), SERIES, strict=False)):
+    right = max((i for i in intensities.values() if i <= machine.ridge), default=0)
+    for (name, intensity), style in zip(intensities.items(), SERIES, strict=False):
         height = machine.attainable(intensity) / giga
-        ax.plot([intensity, intensity], [low / 2, height], color=style["color"], linestyle=":", linewidth=1.2)
         ax.plot([intensity], [height], color=style["color"], marker=style["marker"], markersize=9, linestyle="")
         at_roof = intensity > machine.ridge
         ax.annotate(
             f"{name}: {intensity:.2g}" if intensity < 10 else f"{name}: {intensity:.0f}",
             (intensity, height),
-            xytext=(0, 9) if at_roof else ((8, -8), (-8, 6))[i % 2],
+            xytext=(0, 9) if at_roof else (9, -9) if intensity == right else (-9, 5),
             textcoords="offset points",
-            ha="center" if at_roof else ("left", "right")[i % 2],
+            ha="center" if at_roof else "left" if intensity == right else "right",
             color=style["color"],
             fontsize=9,
         )
@@ -102,7 +102,7 @@ def roofline(machine: Machine, intensities: Mapping[str, float]) -> Picture:
     ax.annotate(_("ridge"), (machine.ridge, low), xytext=(5, 0), textcoords="offset points", color=GREY)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlim(0.02, 1200)
+    ax.set_xlim(0.015, 1200)
     ax.set_ylim(low / 2, 4 * machine.arithmetic / giga)
     ax.set_xlabel(_("arithmetic intensity (operations a byte)"))
     ax.set_ylabel(_("10⁹ operations a second"))
@@ -133,7 +133,7 @@ def tile_steps(steps: Steps) -> Picture:
     """Draw what each program of a small launch held: s, the rows' mean and rstd, xhat, y; masked lanes hatched."""
     rows, lanes = steps.programs[0].mask.shape
     apart = rows + 0.6
-    figure, ax = new_figure(10, 0.7 + 0.42 * len(steps.programs) * apart)
+    figure, ax = new_figure(10, 0.45 + 0.42 * len(steps.programs) * apart)
     words = []
     for number, program in enumerate(steps.programs):
         real = program.mask.any(axis=1)[:, None]
@@ -159,7 +159,7 @@ def tile_steps(steps: Steps) -> Picture:
             )
         )
     ax.set_xlim(-3.6, left + 0.1)
-    ax.set_ylim(0.5 - len(steps.programs) * apart, 1.2)
+    ax.set_ylim(0.5 - len(steps.programs) * apart, 0.8)
     ax.axis("off")
     text = _("What each program held; hatched lanes are masked. {words}.")
     return Picture(figure, text.format(words="; ".join(words)))

@@ -1,30 +1,20 @@
 """Panels of chapter 6: the bytes that Add & Norm moves, and what one program of the kernel holds."""
 
-import ipywidgets as widgets
 import torch
 from matplotlib.patches import Rectangle
 
 from addnorm_lib.figures.fused import READ, WRITE, how_name
-from addnorm_lib.figures.style import BLACK, BLUE, GREY, PLAIN, RESIDUAL, SKY, house_style, new_figure
+from addnorm_lib.figures.style import BLACK, BLUE, GREY, SKY, house_style, new_figure
 from addnorm_lib.fused.shapes import choose_config, next_power_of_2
 from addnorm_lib.fused.traffic import Access, add_norm_traffic, large_tensors, moved
 from addnorm_lib.messages import _
 from addnorm_lib.panels.canvas import LiveCanvas
-from addnorm_lib.panels.panel import Panel, slider
+from addnorm_lib.panels.panel import Panel, choice, slider
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WAYS = ("eager", "fused")
 MOST_BOXES = 6  # tensors that the busier way reads and writes
-ROWS, FEATURES = 12, 40  # the largest tensor of the tile view
-
-
-def _choice(description: str, options: list[tuple[str, object]], value: object) -> widgets.ValueWidget:
-    return widgets.ToggleButtons(
-        description=description,
-        options=options,
-        value=value,
-        style={"description_width": "190px", "button_width": "150px"},
-    )
+ROWS, FEATURES = 8, 32  # the largest tensor of the tile view
 
 
 def _bytes(count: float) -> str:
@@ -45,24 +35,21 @@ def byte_panel() -> Panel:
     The bytes are counted (`fused.traffic`), with the sum kept, as in Pre-LN; the time is bytes / bandwidth, which no
     kernel beats.
     """
-    figure, (left, right) = new_figure(8, 2.8, columns=2)
+    figure, (left, right) = new_figure(8.6, 2.6, columns=2)
+    cases = [(dtype, way) for dtype in DTYPES for way in WAYS]
     left.set_xlim(0, MOST_BOXES + 0.6)
     left.set_ylim(-1.6, 0.6)
     left.set_yticks([0, -1], [how_name(way) for way in WAYS])
     left.set_xlabel(_("tensors (plain: read, hatched: written)"))
     left.grid(False)
-    right.set_xscale("log")
-    right.set_yscale("log")
-    right.set_xlim(1, 1e6)
-    right.set_ylim(1e-4, 1e7)
-    right.set_xlabel(_("rows"))
-    right.set_ylabel(_("predicted time (µs)"))
+    right.set_xlim(0, 125)
+    right.set_ylim(-len(cases) + 0.4, 0.6)
+    right.set_yticks([-y for y in range(len(cases))], [f"{dtype}, {how_name(way)}" for dtype, way in cases])
+    right.set_xlabel(_("time (% of float32, two lines)"))
+    right.grid(False)
     boxes = [[left.add_patch(Rectangle((i, -y - 0.3), 1, 0.6)) for i in range(MOST_BOXES)] for y in range(len(WAYS))]
-    lines = [right.plot([], [], **{**style, "marker": ""})[0] for style in (PLAIN, RESIDUAL)]
-    (mark,) = right.plot([], [], color=BLACK, marker="o", markersize=10, markerfacecolor="none", linestyle="")
-    text = right.text(0.03, 0.95, "", transform=right.transAxes, va="top")
-    names = [right.text(0.97, 0.05 + 0.09 * i, how_name(way), transform=right.transAxes, ha="right",
-                        color=lines[i].get_color()) for i, way in enumerate(WAYS)]  # fmt: skip
+    bars = [right.add_patch(Rectangle((0, -y - 0.3), 0, 0.6, facecolor=BLUE)) for y in range(len(cases))]
+    texts = [right.text(0, -y, "", va="center") for y in range(len(cases))]
 
     def place(row: list[Rectangle], accesses: list[Access], shape: tuple[int, int], chosen: bool) -> int:
         counts = [zip((READ, WRITE), large_tensors([access], *shape), strict=True) for access in accesses]
@@ -76,16 +63,19 @@ def byte_panel() -> Panel:
 
     def update(features: int, rows: float, dtype: str, way: str, direction: str, bandwidth: float) -> str:
         rows = round(rows)
-        counted, tensors = {}, {}
-        for i, one in enumerate(WAYS):
-            counted[one] = add_norm_traffic(rows, features, DTYPES[dtype], one, backward=direction == "backward")
-            tensors[one] = place(boxes[i], counted[one], (rows, features), one == way)
-            per_row = moved(counted[one]) / rows / bandwidth / 1e3  # bandwidth is in GB/s, the axis in µs
-            lines[i].set_data([1, 1e6], [per_row, 1e6 * per_row])
-            lines[i].set(linewidth=2.6 if one == way else 1.0)
-        seconds = {one: moved(accesses) / bandwidth / 1e9 for one, accesses in counted.items()}
-        mark.set_data([rows], [1e6 * seconds[way]])
-        text.set_text(f"{_bytes(moved(counted[way]))}: {_time(seconds[way])}")
+        backward = direction == "backward"
+        all_counted = {
+            (its_dtype, one): add_norm_traffic(rows, features, DTYPES[its_dtype], one, backward=backward)
+            for its_dtype, one in cases
+        }
+        times = {case: moved(accesses) / bandwidth / 1e9 for case, accesses in all_counted.items()}
+        for case, bar, text in zip(cases, bars, texts, strict=True):
+            share = 100 * times[case] / max(times.values())
+            bar.set_width(share)
+            bar.set_alpha(1.0 if case == (dtype, way) else 0.35)
+            text.set(x=share + 2, text=_time(times[case]), fontweight="bold" if case == (dtype, way) else "normal")
+        counted, seconds = ({one: found[dtype, one] for one in WAYS} for found in (all_counted, times))
+        tensors = {one: place(boxes[i], counted[one], (rows, features), one == way) for i, one in enumerate(WAYS)}
         other = WAYS[1 - WAYS.index(way)]
         return _(
             "{rows} × {features} {dtype}, {direction}, {way}: reads {read}, writes {written}, {tensors} tensors; "
@@ -112,12 +102,12 @@ def byte_panel() -> Panel:
         controls={
             "features": slider(_("features D"), 1024, 64, 16384, 64, whole=True),
             "rows": slider(_("rows"), 10**3.6, 0, 6, log=True),
-            "dtype": _choice(_("dtype"), [(name, name) for name in DTYPES], "bfloat16"),
-            "way": _choice(_("kernels"), [(how_name(way), way) for way in WAYS], "fused"),
-            "direction": _choice(_("direction"), [(_("forward"), "forward"), (_("backward"), "backward")], "forward"),
+            "dtype": choice(_("dtype"), [(name, name) for name in DTYPES], "bfloat16"),
+            "way": choice(_("kernels"), [(how_name(way), way) for way in WAYS], "fused"),
+            "direction": choice(_("direction"), [(_("forward"), "forward"), (_("backward"), "backward")], "forward"),
             "bandwidth": slider(_("bandwidth (GB/s)"), 10**3.5, 1, 4, log=True),
         },
-        canvas=LiveCanvas(figure, [*(b for row in boxes for b in row), *lines, mark, text, *names]),
+        canvas=LiveCanvas(figure, [*(b for row in boxes for b in row), *bars, *texts]),
         update=update,
     )
 
@@ -125,10 +115,10 @@ def byte_panel() -> Panel:
 @house_style
 def tile_panel() -> Panel:
     """Return a panel: how programs of BM rows cover a tensor, which lanes are masked, and what one program holds."""
-    figure, ax = new_figure(8, 3)
+    figure, ax = new_figure(8, 2.8)
     ax.set_xlim(-1, next_power_of_2(FEATURES) + 1)
-    ax.set_ylim(ROWS + 4.2, -0.6)
-    ax.set_yticks(range(0, ROWS + 1, 4))
+    ax.set_ylim(ROWS + 0.3, -0.3)
+    ax.set_yticks(range(0, ROWS + 1, 2))
     ax.set_xlabel(_("columns"))
     ax.set_ylabel(_("rows"))
     ax.grid(False)
@@ -140,9 +130,9 @@ def tile_panel() -> Panel:
     held = ax.add_patch(Rectangle((0, 0), 0, 0, facecolor=SKY, edgecolor="none"))
     outlines = [ax.add_patch(Rectangle((0, 0), 0, 0, fill=False, edgecolor=GREY)) for _i in range(ROWS)]
     frame = ax.add_patch(Rectangle((0, 0), 0, 0, fill=False, edgecolor=BLACK, linewidth=2.2))
-    name = ax.text(0.99, 0.02, "", transform=ax.transAxes, ha="right", va="bottom", color=BLUE)
+    name = ax.text(1, 1.03, "", transform=ax.transAxes, ha="right", va="bottom", color=BLUE)
     key = [Rectangle((0, 0), 1, 1, facecolor=SKY), Rectangle((0, 0), 1, 1, facecolor="#EEEEEE", hatch="////")]
-    ax.legend(key, [_("data"), _("masked")], loc="lower left", ncols=2, fontsize=9)
+    ax.legend(key, [_("data"), _("masked")], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
 
     def update(rows: int, features: int, block: int, program: int) -> str:
         columns, programs = next_power_of_2(features), -(-rows // block)
@@ -169,13 +159,13 @@ def tile_panel() -> Panel:
         masked[1].set_bounds(0, top + real, features, block - real)
         frame.set_bounds(0, top, columns, block)
         lanes = block * columns
-        name.set_text(_("program {program}; the last is {last}").format(program=program, last=programs - 1))
+        name.set_text(_("program {program} of programs 0 to {last}").format(program=program, last=programs - 1))
         own = choose_config(features, torch.float32).forward
         return _(
-            "{rows} × {features} tensor, program {program} of 0 to {last}: a tile of {block} × {columns}; {data} of "
-            "{lanes} lanes hold data, {masked} are masked. In registers: s, γ and β, {size} bytes of float32. (The "
-            "library's own tile for D = {features}: {own_rows} × {own_columns}, {each} lanes for each of {threads} "
-            "threads.)"
+            "{rows} × {features} tensor, program {program} of programs 0 to {last}: a tile of {block} × {columns}; "
+            "{data} of {lanes} lanes hold data, {masked} are masked. In registers: s, γ and β, {size} bytes of float32."
+            " (The library's own tile for D = {features}: {own_rows} × {own_columns}, {each} lanes for each of "
+            "{threads} threads.)"
         ).format(
             rows=rows,
             features=features,
@@ -199,7 +189,7 @@ def tile_panel() -> Panel:
         controls={
             "rows": slider(_("rows M"), 7, 1, ROWS, whole=True),
             "features": slider(_("features D"), 20, 1, FEATURES, whole=True),
-            "block": _choice(_("rows a program BM"), [(str(n), n) for n in (1, 2, 4)], 2),
+            "block": choice(_("rows a program BM"), [(str(n), n) for n in (1, 2, 4)], 2),
             "program": slider(_("program"), 3, 0, ROWS - 1, whole=True),
         },
         canvas=LiveCanvas(figure, [tensor, *masked, held, *outlines, frame, name]),

@@ -312,7 +312,7 @@ def test_the_byte_panels_readout_is_the_count(way, direction, dtype, size):
     assert seconds == pytest.approx(tensors * 1000 * 512 * size / 1e11, rel=0.01)
 
 
-@pytest.mark.parametrize(("rows", "features", "block"), [(7, 20, 2), (1, 1, 4), (12, 40, 1), (8, 32, 4), (5, 33, 4)])
+@pytest.mark.parametrize(("rows", "features", "block"), [(7, 20, 2), (1, 1, 4), (8, 32, 1), (8, 31, 4), (5, 17, 4)])
 def test_the_tile_panel_counts_every_element_once(rows, features, block):
     panel, data, program = fused.tile_panel(), 0, 0
     while "not launched" not in (said := panel.set(rows=rows, features=features, block=block, program=program)):
