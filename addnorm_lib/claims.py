@@ -50,6 +50,17 @@ STATEMENTS: dict[str, str] = {
     "D3": N_("Pre-LN trains deep stacks without the warm-up that Post-LN needs"),
     "D4": N_("Post-LN is not worthless, and Pre-LN has its price: the outcome depends on depth and schedule"),
     "D6": N_("residual and norm solve different problems: at depth only both together train"),
+    "F1": N_("the fused forward moves 3 tensors' bytes, 4 where the sum is kept"),
+    "F2": N_("eager mode's two lines move 5, for the sum is written and read again; Pre-LN's backward 6, fused 4"),
+    "F3": N_("Add & Norm does so little arithmetic a byte that memory alone decides its time"),
+    "F4": N_("two passes over the rounded sum give what eager mode gives on x + residual"),
+    "F5": N_("backward needs two numbers a row, c1 and c2, and no more"),
+    "F6": N_("the gradients of γ and β are partial sums in a fixed order: the same bits in every run"),
+    "F7": N_("block shapes depend on D and dtype alone, so a row has the same bits alone and in any batch"),
+    "F8": N_("small shapes are bound by the call, not by the bytes"),
+    "F9": N_("masked lanes let a tile of a power of two hold any D, if they are masked twice"),
+    "F10": N_("mean and variance of two parts merge exactly into the whole's"),
+    "F11": N_("the layers compute each sum together with the norm that follows it, even in the next layer"),
 }
 
 CHAPTERS: dict[int, tuple[str, ...]] = {
@@ -57,6 +68,7 @@ CHAPTERS: dict[int, tuple[str, ...]] = {
     2: ("B3", "B4", "B7", "B11", "B12"),
     3: tuple(f"C{number}" for number in range(1, 19)),
     4: ("D1", "D2", "D3", "D4", "D6"),
+    6: tuple(f"F{number}" for number in range(1, 12)),
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from addnorm_lib import add_norm, reference
 from addnorm_lib.fused import eager, launch
-from addnorm_lib.fused.launch import Config, Tile, choose_config, count_programs
+from addnorm_lib.fused.shapes import Config, Tile, choose_config, count_programs
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"

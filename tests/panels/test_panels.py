@@ -6,6 +6,7 @@ import importlib
 import io
 import math
 import pkgutil
+import re
 import time
 
 import ipywidgets as widgets
@@ -17,7 +18,8 @@ from PIL import Image
 from addnorm_lib import panels, probes
 from addnorm_lib.experiments.depth import Lesion
 from addnorm_lib.figures.style import new_figure
-from addnorm_lib.panels import degradation, residual
+from addnorm_lib.fused.traffic import add_norm_traffic, moved
+from addnorm_lib.panels import degradation, fused, residual
 from addnorm_lib.panels.canvas import LiveCanvas
 from addnorm_lib.panels.panel import Panel, Typed, choice, slider
 
@@ -293,3 +295,31 @@ def test_the_training_bench_trains_when_asked_and_keeps_earlier_curves():
     assert "plain, L = 3" in bench.set(depth=3, kind="plain", train=True)
     drawn = [artist for artist in bench._canvas.moving if hasattr(artist, "get_xdata") and len(artist.get_xdata())]
     assert len(drawn) == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "direction", "dtype", "size"),
+    [("fused", "forward", "bfloat16", 2), ("eager", "forward", "float32", 4), ("fused", "backward", "float32", 4)],
+)
+def test_the_byte_panels_readout_is_the_count(way, direction, dtype, size):
+    panel = fused.byte_panel()
+    readout = panel.set(features=512, rows=1000, way=way, direction=direction, dtype=dtype, bandwidth=100)
+    backward = direction == "backward"
+    tensors = {"eager": (5, 6), "fused": (4, 4)}[way][backward]
+    assert readout.startswith(f"1000 × 512 {dtype}, {direction}, ") and f", {tensors} tensors; at 100 GB/s" in readout
+    seconds = moved(add_norm_traffic(1000, 512, getattr(torch, dtype), way, backward=backward)) / 1e11
+    assert f"at least {fused._time(seconds)}." in readout
+    assert seconds == pytest.approx(tensors * 1000 * 512 * size / 1e11, rel=0.01)
+
+
+@pytest.mark.parametrize(("rows", "features", "block"), [(7, 20, 2), (1, 1, 4), (8, 32, 1), (8, 31, 4), (5, 17, 4)])
+def test_the_tile_panel_counts_every_element_once(rows, features, block):
+    panel, data, program = fused.tile_panel(), 0, 0
+    while "not launched" not in (said := panel.set(rows=rows, features=features, block=block, program=program)):
+        words = re.search(r"a tile of (\d+) × (\d+); (\d+) of (\d+) lanes hold data, (\d+) are masked", said)
+        height, width, real, lanes, masked = map(int, words.groups())
+        assert height * width == lanes == real + masked
+        data, program = data + real, program + 1
+        if program == fused.ROWS:
+            break
+    assert data == rows * features
