@@ -199,7 +199,7 @@ def _pointer(values):
 
 def _tile_cases():
     ramp = torch.arange(1.0, 5.0).reshape(2, 2)
-    short = torch.tensor([[4.0, 1.0, 1.0], [2.0, 0.0, 5.0], [0.0, 1.0, 2.0]])
+    short = torch.tensor([[4.0, 1.0, 1.0], [2.0, 0.0, 4.0], [0.0, 1.0, 2.0]])
     one, two = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([[0.0, 1.0, 2.0]])
     return [
         (1, _pointer(ramp), _pointer(2 * ramp), 2, 2, 4.0, 1, 2),  # x + residual = (9, 12): ± 1.5 / √(2.25 + 4)
@@ -574,7 +574,7 @@ def _dx_cases():
     two = torch.cat([xhat, vector(1.0, 1.0, -1.0, -1.0)[None]])
     return [
         (vector(8.0, 0.0, 0.0, 2.0)[None], xhat, vector(0.5), weight),  # c1 = −1, c2 = 3
-        (torch.stack([vector(8.0, 0.0, 0.0, 2.0), vector(0.0, 4.0, 8.0, 0.0)]), two, vector(0.5, 2.0), weight),
+        (torch.stack([vector(8.0, 0.0, 0.0, 2.0), vector(0.0, 4.0, 0.0, 0.0)]), two, vector(0.5, 2.0), weight),
         (normal(2, 3), *_normed(normal(2, 3, seed=1)), 1 + normal(3, seed=2)),
         (normal(4, 4, seed=3), *_normed(3 * normal(4, 4, seed=4)), normal(4, seed=5)),
     ]
@@ -709,6 +709,15 @@ BACKWARD = Exercise(
             "one mean for all rows",
             _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * (xhat * wdy).mean() - wdy.mean()) * rstd),
             N_("Is one mean taken over the whole tensor? Each row has its own c1 and c2."),
+        ),
+        Misconception(
+            "divided by D − 1",
+            _dx_by(
+                lambda dy, wdy, xhat, rstd: (
+                    (wdy - (xhat * _mean(xhat * wdy) + _mean(wdy)) * dy.shape[1] / (dy.shape[1] - 1)) * rstd
+                )
+            ),
+            N_("Are the sums divided by D − 1? c1 and c2 are means over D elements."),
         ),
     ),
     hints=(
@@ -882,6 +891,11 @@ MERGE = Exercise(
             lambda *parts: (*merge(*parts)[1:], merge(*parts)[0]),
             N_("Is n returned last? The order is n, mean, m2."),
         ),
+        Misconception(
+            "floor division",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta**2 * n_a * n_b // (n_a + n_b)),
+            N_("Is there a // in m2? It drops the fraction: divide by /."),
+        ),
     ),
     hints=(
         N_("The common mean lies between the two, nearer to the larger part."),
@@ -1043,7 +1057,7 @@ def _order_cases():
     orders = [[0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 1, 2], [1, 0, 2]]
     many = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
     shuffled = [
-        torch.randperm(8, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (*range(9), *range(3))
+        torch.randperm(8, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (*range(6), *range(2))
     ]
     whole = torch.arange(8.0).reshape(4, 2)
     cancelling = torch.cat([three, -three], 1)  # each vector of sums has total 0
@@ -1129,7 +1143,7 @@ ORDERS = Exercise(
         ),
         Misconception(
             "total of the vector",
-            lambda parts, orders: len({sum(r) for r in _results(parts, orders, _in_turn)}),
+            lambda parts, orders: len({_in_turn(parts, order).sum().item() for order in orders}),
             N_("Are the D sums added up to one number? Vectors may differ and have the same total."),
         ),
         Misconception(
