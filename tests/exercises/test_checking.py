@@ -281,3 +281,22 @@ def test_values_that_look_the_same_are_told_apart(capsys):
 def test_keyword_only_arguments_are_named(capsys):
     check("1.1", lambda *, x, branch: x + branch(x))
     assert "by position" in capsys.readouterr().out
+
+
+def test_a_change_to_a_starter_that_has_no_effect_is_an_attempt():
+    (mask,) = (exercise for exercise in exercises.chapter(6) if exercise.starter is not None)
+
+    def masks_what_is_zero_already(s, D, eps):
+        s = torch.where(torch.arange(s.shape[1]) < D, s, 0)
+        return mask.starter(s, D, eps)
+
+    verdict = judge(mask, masks_what_is_zero_already)
+    assert verdict.state == "wrong"
+    assert verdict.text.startswith("the function was changed, but still behaves as given")
+
+
+def test_the_messages_of_chapter_6_are_short():
+    for exercise in exercises.chapter(6):
+        for known in exercise.misconceptions:
+            text = judge(exercise, known.wrong).text
+            assert len(text) <= 350, text
