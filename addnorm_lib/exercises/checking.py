@@ -1,8 +1,10 @@
 """Judge an answer: solved, not attempted, or wrong — and then which question helps the learner on."""
 
+import ast
 import inspect
 import linecache
 import re
+import textwrap
 import time
 import traceback
 from collections.abc import Callable
@@ -256,6 +258,24 @@ def _judge_dict(exercise: Exercise, answer: dict[Any, Any]) -> Verdict:
     return Verdict("wrong", _("look again at {missed}").format(missed=", ".join(map(str, missed))))
 
 
+def _statements(function: Callable[..., Any]) -> list[str]:
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    body = node.body if isinstance(node, ast.FunctionDef) else [node]
+    return [ast.dump(statement) for statement in body if not _is_text(statement)]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _rewritten(answer: Callable[..., Any], starter: Callable[..., Any]) -> bool:
+    """Tell whether the answer's statements are others than the starter's; False where its source is not to be had."""
+    try:
+        return _statements(answer) != _statements(starter)
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return False
+
+
 def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     if isinstance(answer, dict) and answer and all(map(_is_empty, answer.values())):
         return Verdict("open", _("not attempted yet"))
@@ -330,6 +350,9 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 argument = list(inspect.signature(exercise.solve).parameters)[changed[0]]
                 text = _("your function changes {argument} in place: every name for it then holds the new values")
                 return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
+            if _rewritten(answer, exercise.starter):
+                text = _("the function was changed, but still behaves as given: does the change do anything here?")
+                return Verdict("wrong", with_example(text))
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
     for known in exercise.misconceptions:
         mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]

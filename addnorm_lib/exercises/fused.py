@@ -1,5 +1,7 @@
 """Chapter 6: what a GPU does with Add & Norm."""
 
+from itertools import chain, pairwise
+
 import torch
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception
@@ -100,6 +102,68 @@ BYTES = Exercise(
             ),
             N_("Are the two ways swapped? The fused kernel moves less."),
         ),
+        Misconception(
+            "eager keeps s on the chip",
+            _bytes(3, 3, 4),
+            N_("Are there 4 tensors in eager mode? s crosses twice there: written by one kernel, read by the next."),
+        ),
+        Misconception(
+            "eager writes s only if kept",
+            _bytes(3, 4, 4, 5),
+            N_("Does eager mode write s only with keep_sum? The norm kernel needs it in memory either way."),
+        ),
+        Misconception(
+            "keep_sum upside down",
+            _bytes(4, 3, 5),
+            N_("Is keep_sum upside down? Keeping s costs one more write."),
+        ),
+        Misconception(
+            "fused reads one tensor",
+            _bytes(2, 3, 5),
+            N_("Does the fused kernel read one tensor? It reads x and residual."),
+        ),
+        Misconception(
+            "s read twice",
+            _bytes(3, 4, 6),
+            N_("Is s read twice? The norm kernel reads each row once, and writes y."),
+        ),
+        Misconception(
+            "kept s read back",
+            _bytes(3, 5, 5),
+            N_("Is the kept s read again? In forward it is only written; backward reads it."),
+        ),
+        Misconception(
+            "weight and bias counted",
+            lambda rows, D, itemsize, fused, keep_sum: (
+                bytes_moved(rows, D, itemsize, fused, keep_sum) + 2 * D * itemsize
+            ),
+            N_("Are weight and bias counted? They are left out here."),
+        ),
+        Misconception(
+            "two bytes",
+            lambda rows, D, itemsize, fused, keep_sum: bytes_moved(rows, D, 2, fused, keep_sum),
+            N_("Has every element 2 bytes? It has `itemsize`."),
+        ),
+        Misconception(
+            "four bytes",
+            lambda rows, D, itemsize, fused, keep_sum: bytes_moved(rows, D, 4, fused, keep_sum),
+            N_("Has every element 4 bytes? It has `itemsize`."),
+        ),
+        Misconception(
+            "one row",
+            lambda rows, D, itemsize, fused, keep_sum: bytes_moved(1, D, itemsize, fused, keep_sum),
+            N_("Is this one row? A tensor has rows × features elements."),
+        ),
+        Misconception(
+            "one column",
+            lambda rows, D, itemsize, fused, keep_sum: bytes_moved(rows, 1, itemsize, fused, keep_sum),
+            N_("Is this one column? A tensor has rows × features elements."),
+        ),
+        Misconception(
+            "rows plus features",
+            lambda rows, D, itemsize, fused, keep_sum: bytes_moved(rows + D, 1, itemsize, fused, keep_sum),
+            N_("Are rows and features added? A tensor has rows × features elements."),
+        ),
     ),
     hints=(
         N_("Write down each kernel: what does it read, what does it write?"),
@@ -135,10 +199,12 @@ def _pointer(values):
 
 def _tile_cases():
     ramp = torch.arange(1.0, 5.0).reshape(2, 2)
+    short = torch.tensor([[4.0, 1.0, 1.0], [2.0, 0.0, 4.0], [0.0, 1.0, 2.0]])
     one, two = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([[0.0, 1.0, 2.0]])
     return [
         (1, _pointer(ramp), _pointer(2 * ramp), 2, 2, 4.0, 1, 2),  # x + residual = (9, 12): ± 1.5 / √(2.25 + 4)
         (0, _pointer(one), _pointer(two), 1, 3, 1.0, 1, 4),
+        (1, _pointer(short), _pointer(2 * short), 3, 3, 3.0, 2, 4),  # row 2: (0, 3, 6), variance 6, so (−1, 0, 1)
         (1, _pointer(normal(3, 5)), _pointer(normal(3, 5, seed=1)), 3, 5, EPS, 2, 8),
         (2, _pointer(3 + normal(6, 7, seed=2)), _pointer(normal(6, 7, seed=3)), 6, 7, 0.1, 2, 16),
         (0, _pointer(normal(4, 8, seed=4)), _pointer(normal(4, 8, seed=5)), 4, 8, EPS, 4, 8),
@@ -157,19 +223,22 @@ def _tile(
     mask_of=lambda rows, cols, M, D: (rows < M)[:, None] & (cols < D)[None, :],
     other=0,
     zeroed=True,
+    after=lambda y, unmasked, residual: y,
 ):
     def wrong(pid, x, residual, M, D, eps, BM, BN):
         rows = start(pid, BM) + tl.arange(0, BM)
         cols = tl.arange(0, BN)
         mask = mask_of(rows, cols, M, D)
         at = rows[:, None] * stride(D, BN) + cols[None, :]
-        s = sum_of(tl.load(x + at, mask, other=other), tl.load(residual + at, mask, other=other))
+        own, other_one = tl.load(x + at, mask, other=other), tl.load(residual + at, mask, other=other)
+        s = sum_of(own, other_one)
         mean = tl.sum(s, 1) / mean_over(D, BN) if centre else torch.zeros(BM)
         centred = s - mean[:, None]
         if second_mask:
             centred = tl.where(mask, centred, 0)
         var = tl.sum(centred * centred, 1) / var_over(D, BN)
-        y = centred * scale(var, eps)[:, None]
+        rstd = scale(var, eps)[:, None]
+        y = after(centred * rstd, (s - mean[:, None]) * rstd, other_one)
         return tl.where(mask, y, 0) if zeroed else y
 
     return wrong
@@ -221,11 +290,11 @@ TILE = Exercise(
         ),
         Misconception(
             "no other",
-            _tile(other=None, second_mask=False, zeroed=False),
+            _tile(other=None, zeroed=False),
             N_("Is `other` missing in tl.load? Masked lanes then hold anything (here: NaN); other=0 makes them 0."),
         ),
         Misconception(
-            "no other, masked later",
+            "no other, masked at the end",
             _tile(other=None),
             N_("Is `other` missing in tl.load? Masked lanes then hold anything, and the mean sums them: other=0."),
         ),
@@ -269,6 +338,48 @@ TILE = Exercise(
             _tile(start=lambda pid, BM: 0),
             N_("Is pid left out? Every program would do the first program's rows."),
         ),
+        Misconception(
+            "padding returned",
+            _tile(after=lambda y, unmasked, residual: unmasked, zeroed=False),
+            N_(
+                "Does the tile hold −mean · rstd beyond D? There it has to be 0: return the masked s − mean times rstd."
+            ),
+        ),
+        Misconception(
+            "mean over BN",
+            _tile(mean_over=lambda D, BN: BN),
+            N_("Is the mean divided by BN? Only D of the lanes hold data."),
+        ),
+        Misconception(
+            "variance over BN",
+            _tile(var_over=lambda D, BN: BN),
+            N_("Is the variance divided by BN? Only D of the lanes hold data."),
+        ),
+        Misconception(
+            "no ε",
+            _tile(scale=lambda var, eps: tl.rsqrt(var), zeroed=False),
+            N_("Is ε left out? It is added to the variance: rsqrt(var + ε)."),
+        ),
+        Misconception(
+            "ε after the root",
+            _tile(scale=lambda var, eps: tl.rsqrt(var) + eps, zeroed=False),
+            N_("Is ε added after rsqrt? It belongs inside: rsqrt(var + ε)."),
+        ),
+        Misconception(
+            "residual added after the norm",
+            _tile(sum_of=lambda x, residual: x, after=lambda y, unmasked, residual: y + residual),
+            N_("Is the residual added after the norm? Add first, then normalise the sum."),
+        ),
+        Misconception(
+            "x twice",
+            _tile(sum_of=lambda x, residual: 2 * x),
+            N_("Is x loaded twice? The second load is from residual."),
+        ),
+        Misconception(
+            "difference",
+            _tile(sum_of=lambda x, residual: x - residual),
+            N_("Is the residual taken off? It is added."),
+        ),
     ),
     hints=(
         N_("Four lines of addresses: rows, cols, mask, at = rows[:, None] * D + cols[None, :]. Then load and add."),
@@ -310,6 +421,8 @@ def _statistics_cases():
     return [
         (torch.tensor([[1.0, 2.0, 3.0, 0.0]]), 3, 1 / 3),  # variance 2/3, so rstd is 1; with the padding it is 2
         (torch.tensor([[1.0, 2.0, 3.0, 4.0]]), 4, 0.1),
+        (torch.tensor([[0.0, 1.0, 2.0, 0.0]]), 3, 1 / 3),  # a zero that is data
+        (torch.tensor([[4096.0, 4097.0, 4098.0, 0.0]]), 3, 1 / 3),  # 4097² is too long for float32
         (_padded(2 + normal(2, 5).float(), 8), 5, EPS),
         (_padded(0.01 * normal(3, 9, seed=1).float(), 16), 9, 1e-3),
     ]
@@ -351,7 +464,7 @@ MASK = Exercise(
             N_("Is the variance divided by D − 1? LayerNorm's is divided by D."),
         ),
         Misconception(
-            "one pass",
+            "mean square",
             _statistics(variance_of=lambda s, D: s[:, :D].square().mean(1)),
             N_("Is the mean left in? This is the mean square; the variance takes the mean off first."),
         ),
@@ -369,6 +482,65 @@ MASK = Exercise(
             "ε outside",
             _statistics(scale=lambda variance, eps: 1 / (variance.sqrt() + eps)),
             N_("Is ε outside the root? It was right as given."),
+        ),
+        Misconception(
+            "one pass",
+            _statistics(variance_of=lambda s, D: s.square().sum(1) / D - (s.sum(1) / D).square()),
+            N_("Is the variance the mean square less mean²? Far from 0 the digits cancel: keep the two passes."),
+        ),
+        Misconception(
+            "zeros masked",
+            _statistics(
+                variance_of=lambda s, D: torch.where(s != 0, s - s.sum(1, keepdim=True) / D, 0).square().sum(1) / D
+            ),
+            N_("Is the mask taken from s != 0? A 0 may be data: the column's number tells, cols < D."),
+        ),
+        Misconception(
+            "order",
+            lambda s, D, eps: row_statistics(s, D, eps)[::-1],
+            N_("Is the order (rstd, mean)? The mean comes first."),
+        ),
+        Misconception(
+            "no ε",
+            _statistics(scale=lambda variance, eps: variance.rsqrt()),
+            N_("Is ε gone? It is added to the variance, as it was."),
+        ),
+        Misconception(
+            "ε after the root",
+            _statistics(scale=lambda variance, eps: variance.rsqrt() + eps),
+            N_("Is ε added after rsqrt? It was right as given."),
+        ),
+        Misconception(
+            "the mean over BN",
+            _statistics(lambda s, D: s.mean(1), lambda s, D: (s[:, :D] - s.mean(1, keepdim=True)).square().mean(1)),
+            N_("Is the mean divided by BN? The zeros add nothing to the sum, so D is right, as given."),
+        ),
+        Misconception(
+            "the mean over BN, nothing masked",
+            _statistics(lambda s, D: s.mean(1), lambda s, D: (s - s.mean(1, keepdim=True)).square().sum(1) / D),
+            N_("Is the mean divided by BN now? It was right: the bug is in the next line."),
+        ),
+        Misconception(
+            "masked, and over BN",
+            _statistics(
+                variance_of=lambda s, D: (s[:, :D] - s[:, :D].mean(1, keepdim=True)).square().sum(1) / s.shape[1]
+            ),
+            N_("Is the masked variance divided by BN? Only D lanes are left in its sum."),
+        ),
+        Misconception(
+            "one lane too many",
+            _statistics(variance_of=lambda s, D: (s[:, : D + 1] - s[:, :D].mean(1, keepdim=True)).square().sum(1) / D),
+            N_("Does the mask let one lane too many in? The columns of data are 0 … D − 1: cols < D."),
+        ),
+        Misconception(
+            "one lane too few",
+            _statistics(variance_of=lambda s, D: (s[:, : D - 1] - s[:, :D].mean(1, keepdim=True)).square().sum(1) / D),
+            N_("Does the mask leave a lane of data out? The columns of data are 0 … D − 1: cols < D."),
+        ),
+        Misconception(
+            "mask upside down",
+            _statistics(variance_of=lambda s, D: (s[:, D:] - s[:, :D].mean(1, keepdim=True)).square().sum(1) / D),
+            N_("Is the mask upside down? The columns below D are kept."),
         ),
     ),
     hints=(
@@ -398,9 +570,11 @@ def _normed(s, eps=EPS):
 
 
 def _dx_cases():
-    xhat = torch.tensor([[-1.0, 1.0, -1.0, 1.0]], dtype=torch.float64)
+    xhat, weight = vector(-1.0, 1.0, -1.0, 1.0)[None], vector(1.0, 1.0, 1.0, 2.0)
+    two = torch.cat([xhat, vector(1.0, 1.0, -1.0, -1.0)[None]])
     return [
-        (vector(8.0, 0.0, 0.0, 4.0)[None], xhat, vector(0.5), vector(1.0, 1.0, 1.0, 2.0)),
+        (vector(8.0, 0.0, 0.0, 2.0)[None], xhat, vector(0.5), weight),  # c1 = −1, c2 = 3
+        (torch.stack([vector(8.0, 0.0, 0.0, 2.0), vector(0.0, 4.0, 0.0, 0.0)]), two, vector(0.5, 2.0), weight),
         (normal(2, 3), *_normed(normal(2, 3, seed=1)), 1 + normal(3, seed=2)),
         (normal(4, 4, seed=3), *_normed(3 * normal(4, 4, seed=4)), normal(4, seed=5)),
     ]
@@ -416,6 +590,17 @@ def _dx(c1=True, c2=True, mean=True, weight=True, rstd=True, sign=1.0, late_weig
         return w * out if late_weight else out
 
     return wrong
+
+
+def _dx_by(formula):
+    def wrong(dy, xhat, rstd, weight):
+        return formula(dy, weight * dy, xhat, rstd[:, None])
+
+    return wrong
+
+
+def _mean(values):
+    return values.mean(1, keepdim=True)
 
 
 BACKWARD = Exercise(
@@ -454,6 +639,85 @@ BACKWARD = Exercise(
             "over the rows",
             _dx(over=0),
             N_("Are the means taken over the rows? Each row has its own c1 and c2."),
+        ),
+        Misconception(
+            "c1 and c2 swapped",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * _mean(wdy) - _mean(xhat * wdy)) * rstd),
+            N_("Are c1 and c2 swapped? x̂ goes with c1, the mean of x̂ · wdy."),
+        ),
+        Misconception(
+            "c1 without x̂",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - _mean(xhat * wdy) - _mean(wdy)) * rstd),
+            N_("Is x̂ missing before c1? The term is x̂ · c1, different in each column."),
+        ),
+        Misconception(
+            "x̂ on both",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * (_mean(xhat * wdy) + _mean(wdy))) * rstd),
+            N_("Is x̂ multiplied on both? Only on c1: x̂ · c1 + c2."),
+        ),
+        Misconception(
+            "plus c1",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy + xhat * _mean(xhat * wdy) - _mean(wdy)) * rstd),
+            N_("Is x̂ · c1 added? Both terms are taken off."),
+        ),
+        Misconception(
+            "plus both",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy + xhat * _mean(xhat * wdy) + _mean(wdy)) * rstd),
+            N_("Are both terms added? Both are taken off."),
+        ),
+        Misconception(
+            "negative",
+            _dx_by(lambda dy, wdy, xhat, rstd: (xhat * _mean(xhat * wdy) + _mean(wdy) - wdy) * rstd),
+            N_("Is the sign upside down? It is wdy less the two terms."),
+        ),
+        Misconception(
+            "means of dy",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * _mean(xhat * dy) - _mean(dy)) * rstd),
+            N_("Are both means taken of dy? They are of wdy = weight * dy."),
+        ),
+        Misconception(
+            "c1 of dy",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * _mean(xhat * dy) - _mean(wdy)) * rstd),
+            N_("Is c1 the mean of x̂ · dy? It is that of x̂ · wdy."),
+        ),
+        Misconception(
+            "c2 of dy",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * _mean(xhat * wdy) - _mean(dy)) * rstd),
+            N_("Is c2 the mean of dy? It is that of wdy."),
+        ),
+        Misconception(
+            "dy less the terms",
+            _dx_by(lambda dy, wdy, xhat, rstd: (dy - xhat * _mean(xhat * wdy) - _mean(wdy)) * rstd),
+            N_("Is the first term dy? It is wdy, as in the means."),
+        ),
+        Misconception(
+            "weight twice",
+            lambda dy, xhat, rstd, weight: weight * layer_norm_dx(dy, xhat, rstd, weight),
+            N_("Is γ multiplied twice? It is in wdy already."),
+        ),
+        Misconception(
+            "rstd squared",
+            _dx(power=2),
+            N_("Is rstd multiplied twice? x̂ holds one already; the gradient needs one."),
+        ),
+        Misconception(
+            "rstd on wdy alone",
+            _dx_by(lambda dy, wdy, xhat, rstd: wdy * rstd - xhat * _mean(xhat * wdy) - _mean(wdy)),
+            N_("Is only wdy multiplied by rstd? All three terms are."),
+        ),
+        Misconception(
+            "one mean for all rows",
+            _dx_by(lambda dy, wdy, xhat, rstd: (wdy - xhat * (xhat * wdy).mean() - wdy.mean()) * rstd),
+            N_("Is one mean taken over the whole tensor? Each row has its own c1 and c2."),
+        ),
+        Misconception(
+            "divided by D − 1",
+            _dx_by(
+                lambda dy, wdy, xhat, rstd: (
+                    (wdy - (xhat * _mean(xhat * wdy) + _mean(wdy)) * dy.shape[1] / (dy.shape[1] - 1)) * rstd
+                )
+            ),
+            N_("Are the sums divided by D − 1? c1 and c2 are means over D elements."),
         ),
     ),
     hints=(
@@ -547,6 +811,91 @@ MERGE = Exercise(
             _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta * delta * n_b),
             N_("Is the last term weighted by n_b alone? Both parts lie off the common mean: n_a · n_b / n."),
         ),
+        Misconception(
+            "delta² alone",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta**2),
+            N_("Is delta² added once? It is weighted by n_a · n_b / n."),
+        ),
+        Misconception(
+            "n_b / n",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta**2 * n_b / (n_a + n_b)),
+            N_("Is delta² weighted by n_b / n? A factor n_a is missing."),
+        ),
+        Misconception(
+            "n_a / n",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta**2 * n_a / (n_a + n_b)),
+            N_("Is delta² weighted by n_a / n? A factor n_b is missing."),
+        ),
+        Misconception(
+            "a's distance alone",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + between * n_b / (n_a + n_b)),
+            N_("Is only part a's distance from the common mean counted? Part b is off it as well."),
+        ),
+        Misconception(
+            "b's distance alone",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + between * n_a / (n_a + n_b)),
+            N_("Is only part b's distance from the common mean counted? Part a is off it as well."),
+        ),
+        Misconception(
+            "minus",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b - between),
+            N_("Is the last term taken off? Two means apart spread the whole wider."),
+        ),
+        Misconception(
+            "m2 averaged",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: (n_a * a + n_b * b) / (n_a + n_b) + between),
+            N_("Are m2_a and m2_b averaged? They are sums: add them."),
+        ),
+        Misconception(
+            "m2 averaged, no delta",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: (n_a * a + n_b * b) / (n_a + n_b)),
+            N_("Is m2 an average of the two? They are sums: add them, and delta²'s term."),
+        ),
+        Misconception(
+            "variances taken",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: n_a * a + n_b * b + between),
+            N_("Are m2_a and m2_b taken for variances? They are sums of squares already."),
+        ),
+        Misconception(
+            "unbiased variance",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: (a + b + between) / (n_a + n_b - 1)),
+            N_("Is m2 divided by n − 1? m2 is wanted, the sum of squares before any division."),
+        ),
+        Misconception(
+            "delta backwards",
+            _merged(mean=lambda n_a, a, n_b, b: a - (b - a) * n_b / (n_a + n_b)),
+            N_("Does the mean move away from mean_b? delta is mean_b − mean_a."),
+        ),
+        Misconception(
+            "one element's step",
+            _merged(mean=lambda n_a, a, n_b, b: a + (b - a) / (n_a + n_b)),
+            N_("Does the mean move by delta / n? That is for one new element; here there are n_b."),
+        ),
+        Misconception(
+            "means not divided",
+            _merged(mean=lambda n_a, a, n_b, b: n_a * a + n_b * b),
+            N_("Is the mean a sum? Divide n_a · mean_a + n_b · mean_b by n."),
+        ),
+        Misconception(
+            "means added",
+            _merged(mean=lambda n_a, a, n_b, b: a + b),
+            N_("Are the two means added? The common one lies between them."),
+        ),
+        Misconception(
+            "m2 before mean",
+            lambda *parts: (merge(*parts)[0], merge(*parts)[2], merge(*parts)[1]),
+            N_("Is m2 returned before mean? The order is n, mean, m2."),
+        ),
+        Misconception(
+            "n at the end",
+            lambda *parts: (*merge(*parts)[1:], merge(*parts)[0]),
+            N_("Is n returned last? The order is n, mean, m2."),
+        ),
+        Misconception(
+            "floor division",
+            _merged(m2=lambda n_a, a, n_b, b, between, delta: a + b + delta**2 * n_a * n_b // (n_a + n_b)),
+            N_("Is there a // in m2? It drops the fraction: divide by /."),
+        ),
     ),
     hints=(
         N_("The common mean lies between the two, nearer to the larger part."),
@@ -635,6 +984,48 @@ PARTIAL = Exercise(
             ),
             N_("Is the sum taken along the features too? Each feature has its own γ."),
         ),
+        Misconception(
+            "chunks",
+            lambda dy, xhat, programs: torch.stack([part.sum(0) for part in (dy * xhat).chunk(programs)]),
+            N_("Is each program given a chunk of neighbouring rows? Program p takes every G-th row: p, p + G, …"),
+        ),
+        Misconception(
+            "the tail left out",
+            lambda dy, xhat, programs: (
+                (dy * xhat)[: len(dy) // programs * programs].reshape(-1, programs, dy.shape[1]).sum(0)
+            ),
+            N_("Are the last M % G rows left out? M need not be a multiple of G."),
+        ),
+        Misconception(
+            "dy left out",
+            lambda dy, xhat, programs: torch.stack([xhat[p::programs].sum(0) for p in range(programs)]),
+            N_("Is dy left out? dγ sums dy · x̂."),
+        ),
+        Misconception(
+            "from 1",
+            lambda dy, xhat, programs: torch.stack([(dy * xhat)[p::programs].sum(0) for p in range(1, programs + 1)]),
+            N_("Do the rows begin at p + 1? Programs are numbered from 0, and program p begins at row p."),
+        ),
+        Misconception(
+            "transposed",
+            lambda dy, xhat, programs: torch.stack([(dy * xhat)[p::programs].sum(0) for p in range(programs)], dim=1),
+            N_("Is it transposed? Programs go down the rows, features along the columns."),
+        ),
+        Misconception(
+            "never set back",
+            lambda dy, xhat, programs: partial_sums(dy, xhat, programs).cumsum(0),
+            N_("Does a program go on from the sum of the one before? Each begins at 0."),
+        ),
+        Misconception(
+            "last row only",
+            lambda dy, xhat, programs: torch.stack([(dy * xhat)[p::programs][-1] for p in range(programs)]),
+            N_("Is each program's last row alone kept? Add them up (out[index] += … adds a repeated index once)."),
+        ),
+        Misconception(
+            "reversed",
+            lambda dy, xhat, programs: partial_sums(dy, xhat, programs).flip(0),
+            N_("Are the programs in reverse? Row p of the result belongs to program p."),
+        ),
     ),
     hints=(
         N_("dy[p::programs] holds the rows p, p + G, p + 2 G, …"),
@@ -666,11 +1057,21 @@ def _order_cases():
     orders = [[0, 1, 2], [1, 2, 0], [2, 1, 0], [0, 1, 2], [1, 0, 2]]
     many = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
     shuffled = [
-        torch.randperm(8, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (*range(9), *range(3))
+        torch.randperm(8, generator=torch.Generator().manual_seed(seed)).tolist() for seed in (*range(6), *range(2))
     ]
     whole = torch.arange(8.0).reshape(4, 2)
+    cancelling = torch.cat([three, -three], 1)  # each vector of sums has total 0
+    few = torch.tensor([[3.3, 1.1], [10.1, 0.9], [0.5, 0.1], [7.7, 0.7], [-0.1, 1.3]])
+    ways = [[3, 2, 1, 0, 4], [2, 4, 1, 3, 0], [4, 3, 2, 1, 0], [1, 3, 0, 4, 2], [4, 1, 2, 3, 0], [3, 2, 1, 0, 4]]
     vast = torch.tensor([[1.0], [2.0**60], [-(2.0**60)]])  # too much for float64 too
-    return [(three, orders), (vast, orders), (many, shuffled), (whole, [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])]
+    return [
+        (three, orders),
+        (vast, orders),
+        (cancelling, orders),
+        (few, ways),
+        (whole, [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]]),
+        (many, shuffled),
+    ]
 
 
 def _results(parts, orders, add):
@@ -684,6 +1085,20 @@ def _in_turn(parts, order):
     return total
 
 
+def _each(parts, orders):
+    return [_in_turn(parts, order).tolist() for order in orders]
+
+
+def _unlike_the_first(parts, orders):
+    results = _each(parts, orders)
+    return sum(result != results[0] for result in results)
+
+
+def _changes(parts, orders):
+    results = _each(parts, orders)
+    return 1 + sum(a != b for a, b in pairwise(results))
+
+
 ORDERS = Exercise(
     id="6.7",
     title=N_("an experiment: does the order of additions matter?"),
@@ -694,7 +1109,7 @@ ORDERS = Exercise(
         Misconception(
             "in exact arithmetic",
             lambda parts, orders: len(_results(parts.double(), orders, _in_turn)),
-            N_("Are the sums taken in float64? Nothing is rounded away there; the gradient's additions are float32."),
+            N_("Are the sums taken in float64, as in torch.cumsum? The gradient's additions are float32."),
         ),
         Misconception(
             "orders counted",
@@ -709,7 +1124,7 @@ ORDERS = Exercise(
         Misconception(
             "the mathematician's answer",
             lambda parts, orders: 1,
-            N_("Is it 1 because addition commutes? Real numbers do; rounded ones do not associate."),
+            N_("Is it always 1? Rounded additions do not associate: does each order count, and is each result kept?"),
         ),
         Misconception(
             "close ones merged",
@@ -725,6 +1140,53 @@ ORDERS = Exercise(
             "other than the first",
             lambda parts, orders: len(_results(parts, orders, _in_turn) - _results(parts, orders[:1], _in_turn)),
             N_("Is the first result left out of the count? It is one of them."),
+        ),
+        Misconception(
+            "total of the vector",
+            lambda parts, orders: len({_in_turn(parts, order).sum().item() for order in orders}),
+            N_("Are the D sums added up to one number? Vectors may differ and have the same total."),
+        ),
+        Misconception(
+            "first feature",
+            lambda parts, orders: len({r[0] for r in _results(parts, orders, _in_turn)}),
+            N_("Is only the first feature compared? One result is the whole vector of D sums."),
+        ),
+        Misconception(
+            "torch.sum",
+            lambda parts, orders: len(_results(parts, orders, lambda p, order: p[order].sum(0))),
+            N_("Is it torch.sum that adds? It chooses an order of its own: add one row after another."),
+        ),
+        Misconception(
+            "backwards",
+            lambda parts, orders: len(_results(parts, orders, lambda p, order: _in_turn(p, order[::-1]))),
+            N_("Are the rows added from the last to the first? Begin with the first of each order."),
+        ),
+        Misconception(
+            "first row twice",
+            lambda parts, orders: len(_results(parts, orders, lambda p, order: _in_turn(p, [order[0], *order]))),
+            N_("Is the first row added twice? The total begins with it, so go on from the second."),
+        ),
+        Misconception(
+            "last row left out",
+            lambda parts, orders: len(_results(parts, orders, lambda p, order: _in_turn(p, order[:-1]))),
+            N_("Is the last row of each order left out? All rows are added."),
+        ),
+        Misconception(
+            "total never set back",
+            lambda parts, orders: len(
+                {tuple(_in_turn(parts, [*chain(*orders[: i + 1])]).tolist()) for i in range(len(orders))}
+            ),
+            N_("Does the total go on from the order before? Each order begins anew."),
+        ),
+        Misconception(
+            "unlike the first, each",
+            _unlike_the_first,
+            N_("Are all orders counted that differ from the first? Equal results count once, and the first too."),
+        ),
+        Misconception(
+            "changes counted",
+            _changes,
+            N_("Are neighbouring results compared? A result may come back later: keep all that have been seen."),
         ),
     ),
     hints=(

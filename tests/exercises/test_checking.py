@@ -333,3 +333,15 @@ def test_a_returned_exception_is_told_apart_from_a_raised_one():
     exercise = replace(PAIR, solve=refuse)
     assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError("no")).text
     assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError).text
+
+
+def test_a_change_to_a_starter_that_has_no_effect_is_an_attempt():
+    (mask,) = (exercise for exercise in exercises.chapter(6) if exercise.starter is not None)
+
+    def masks_what_is_zero_already(s, D, eps):
+        s = torch.where(torch.arange(s.shape[1]) < D, s, 0)
+        return mask.starter(s, D, eps)
+
+    verdict = judge(mask, masks_what_is_zero_already)
+    assert verdict.state == "wrong"
+    assert verdict.text.startswith("the function was changed, but still behaves as given")

@@ -71,6 +71,7 @@ def test_the_solution_and_its_shown_source_pass(exercise, capsys):
 def test_every_misconception_is_caught_by_its_own_name_and_message(exercise, known, capsys):
     verdict = judge(exercise, known.wrong)
     assert (verdict.state, verdict.misconception) == ("wrong", known.name)
+    assert len(verdict.text) <= 350
     exercises.check(exercise.id, known.wrong)
     printed = capsys.readouterr().out
     assert printed.startswith(f"✗ {exercise.id} {known.message}")
