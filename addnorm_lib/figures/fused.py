@@ -18,7 +18,6 @@ from addnorm_lib.figures.style import (
     SKY,
     Picture,
     house_style,
-    label,
     new_figure,
 )
 from addnorm_lib.fused.interpreter import Steps
@@ -163,32 +162,6 @@ def tile_steps(steps: Steps) -> Picture:
     ax.axis("off")
     text = _("What each program held; hatched lanes are masked. {words}.")
     return Picture(figure, text.format(words="; ".join(words)))
-
-
-@house_style
-def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> Picture:
-    """Draw the relative error of each formula for the variance (float32, std 1) against the mean's size."""
-    figure, ax = new_figure(8, 3.1)
-    for (name, values), style in zip(errors.items(), SERIES, strict=False):
-        shown = np.maximum(np.asarray(values), 1e-8)
-        ax.plot(means, shown, **style)
-        label(ax, means[-1], shown[-1], name, style["color"])
-    ax.axhline(1, color=GREY, linewidth=0.8)
-    ax.annotate(_("100 % wrong"), (means[0], 1), xytext=(0, 4), textcoords="offset points", color=GREY, fontsize=9)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(right=12 * means[-1])
-    ax.set_xlabel(_("mean of the row (its std is 1)"))
-    ax.set_ylabel(_("relative error of the variance"))
-    ends = "; ".join(
-        _("{name}: {verdict}").format(
-            name=name, verdict=_("above 10 %") if np.max(np.asarray(values)) > 0.1 else _("below 1 % everywhere")
-        )
-        for name, values in errors.items()
-    )
-    return Picture(
-        figure, _("Error of the variance in float32 as the mean grows. Largest error: {ends}.").format(ends=ends)
-    )
 
 
 @house_style

@@ -27,7 +27,6 @@ CASES = {  # two inputs whose descriptions must differ
     "traffic_boxes": [traffic(True), traffic(False)],
     "roofline": [(Machine("cpu", 1e10, 1e11), {"one": 0.5, "two": 50}), (Machine("cpu", 1e10, 1e9), {"one": 0.5})],
     "tile_steps": [(steps(4, 8),), (steps(3, 6),)],
-    "variance_errors": [((1, 10), {"a": [0.5, 1]}), ((1, 10), {"a": [1e-6, 1e-5]})],
     "call_times": [((1, 4, 16, 64), (1, 1.1, 1.2, 3), 8), ((1, 4, 16, 64), (1, 4, 16, 64), 8)],
 }
 
