@@ -4,16 +4,16 @@ from typing import Any, NamedTuple, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 from addnorm_lib.fused import Backend, Norm, add_norm
-from addnorm_lib.layers.checks import check_choice
+from addnorm_lib.layers.checks import check_choice, check_positive
 
 
 def make_norm(d_model: int, norm: Norm, eps: float, bias: bool) -> nn.LayerNorm | nn.RMSNorm:
     """Return a new LayerNorm (weight and, unless told otherwise, bias) or RMSNorm (weight)."""
     check_choice("norm", norm, get_args(Norm))
-    if not eps > 0:
-        raise ValueError(f"eps: a positive number wanted, got {eps!r}")
+    check_positive("eps", eps)
     return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm == "layer" else nn.RMSNorm(d_model, eps=eps)
 
 
@@ -38,14 +38,15 @@ class Stream(NamedTuple):
 
     def norm(self, norm: nn.LayerNorm | nn.RMSNorm, backend: Backend = "auto") -> Tensor:
         """Return the norm of s: Post-LN's Add & Norm, and the final norm of a Pre-LN stack."""
-        if self.update is None:
-            return norm(self.x)
+        if self.update is None or not _is_torchs(norm):
+            return norm(self.sum())
         return add_norm(self.update, self.x, **self._options(norm, backend))
 
     def sum_and_norm(self, norm: nn.LayerNorm | nn.RMSNorm, backend: Backend = "auto") -> tuple[Tensor, Tensor]:
         """Return s, which goes on as the shortcut, and norm(s), the input of the next Pre-LN sublayer."""
-        if self.update is None:
-            return self.x, norm(self.x)
+        if self.update is None or not _is_torchs(norm):
+            s = self.sum()
+            return s, norm(s)
         y, s = add_norm(self.update, self.x, return_sum=True, **self._options(norm, backend))
         return s, y
 
@@ -62,10 +63,24 @@ class Stream(NamedTuple):
 
 
 def through(block: nn.Module, stream: Stream, *inputs: Any, **options: Any) -> Stream:
-    """Return what `block.on_stream` makes of the stream, or `block` itself where a hook watches it: hooks see tensors.
+    """Return what `block.on_stream` makes of the stream, or what `block` does where calling it is more than that.
 
-    Both give the same numbers; the sum is only closed earlier. A subclass that changes a block overrides `on_stream`.
+    Both give the same numbers (with dropout, from other draws); the sum is only closed earlier. So a hook sees tensors,
+    a layer may be compiled or checkpointed by itself, and a block of one's own needs nothing but a `forward`.
     """
-    if block._forward_pre_hooks or block._forward_hooks or block._backward_pre_hooks or block._backward_hooks:
-        return Stream(block(stream.sum(), *inputs, **options))
-    return block.on_stream(stream, *inputs, **options)
+    # A subclass's forward counts, unless it comes with an on_stream of its own.
+    definer = next(c for c in type(block).__mro__ if "forward" in vars(c) or "on_stream" in vars(c))
+    if _is_bare(block) and "on_stream" in vars(definer):
+        return block.on_stream(stream, *inputs, **options)
+    return Stream(block(stream.sum(), *inputs, **options))
+
+
+def _is_torchs(norm: nn.Module) -> bool:
+    """Whether `add_norm` computes what a call of `norm` would: PyTorch's own norm, and nothing besides it."""
+    return type(norm) in (nn.LayerNorm, nn.RMSNorm) and _is_bare(norm)
+
+
+def _is_bare(module: nn.Module) -> bool:
+    """Whether a call of `module` is its class's forward and no more: no hooks, not compiled, not patched."""
+    hooks = module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks
+    return not (any(hooks) or module._compiled_call_impl or "forward" in vars(module) or _has_any_global_hook())

@@ -116,18 +116,82 @@ def test_norms_that_follow_a_sum_are_computed_with_it(placement, alone, monkeypa
     assert sum(fused) == (5 if placement in ("pre", "sandwich") else 0)
 
 
+@pytest.mark.parametrize("watched", [AddNorm, EncoderLayer, nn.LayerNorm], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_hooks_see_tensors_and_change_no_number(placement):
+def test_hooks_see_tensors_and_change_no_number(placement, watched):
     model = stack("encoder", placement=placement)
+    names = {name for name, module in model.named_modules() if isinstance(module, watched)}
     inputs, seen = tensors("encoder"), {}
     before = model(*inputs)
-    for name, module in model.named_modules():
-        if isinstance(module, (AddNorm, EncoderLayer)):
-            module.register_forward_hook(lambda _m, _i, output, name=name: seen.update({name: output}))
+    for name in names:
+        model.get_submodule(name).register_forward_hook(lambda _m, _i, output, name=name: seen.update({name: output}))
     after = model(*inputs)
-    assert len(seen) == 6 and all(isinstance(output, torch.Tensor) for output in seen.values())
+    assert seen.keys() == names and all(isinstance(output, torch.Tensor) for output in seen.values())
     torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(model.layers[0](*inputs), seen["layers.0"], rtol=1e-12, atol=1e-12)
+    if watched is EncoderLayer:
+        torch.testing.assert_close(model.layers[0](*inputs), seen["layers.0"], rtol=1e-12, atol=1e-12)
+
+
+def test_a_hook_on_all_modules_sees_every_block():
+    model, seen = stack("encoder", placement="pre"), set()
+    handle = nn.modules.module.register_module_forward_hook(lambda module, _inputs, _output: seen.add(module))
+    try:
+        model(*tensors("encoder"))
+    finally:
+        handle.remove()
+    assert seen == set(model.modules()) - {model.layers}
+
+
+class Sevens(nn.Module):
+    """A norm of one's own, with the attributes of PyTorch's but another formula."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias, self.eps = nn.Parameter(torch.ones(D)), None, 1e-5
+
+    def forward(self, x):
+        return torch.full_like(x, 7)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_norms_of_ones_own_are_called(placement):
+    model = stack("encoder", placement=placement, alpha=1.5)
+    (x,) = tensors("encoder")
+    model.final_norm = nn.Identity()
+    for layer in model.layers:
+        layer.add_norm1.norm = layer.add_norm2.norm = Sevens()
+    torch.testing.assert_close(model(x), unfused(model, x), rtol=1e-11, atol=1e-11)
+
+
+class Threes(EncoderLayer):
+    """A subclass that changes forward only."""
+
+    def forward(self, x, **_masks):
+        return torch.full_like(x, 3)
+
+
+class Doubled(nn.Module):
+    """A wrapper that knows nothing of streams."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs, **masks):
+        return 2 * self.inner(*inputs, **masks)
+
+
+def test_layers_of_ones_own_are_called():
+    model = stack("encoder", placement="pre", final_norm=False)
+    (x,) = tensors("encoder")
+    torch.testing.assert_close(model(x), model.layers[1](model.layers[0](x)), rtol=1e-11, atol=1e-11)
+    whole = model(x)
+    model.layers[1] = Doubled(model.layers[1])
+    torch.testing.assert_close(model(x), 2 * whole, rtol=1e-11, atol=1e-11)
+    model.layers[1] = Threes(*SIZES)
+    assert (model(x) == 3).all()
+    model.layers[1].forward = lambda x, **_masks: x
+    assert torch.equal(model(x), model.layers[0](x))
 
 
 @EACH
@@ -182,6 +246,17 @@ def test_compiled_without_a_graph_break(part, placement):
     upstream = torch.randn_like(want)
     gradients = [torch.autograd.grad(y, [*inputs, *model.parameters()], upstream) for y in (got, want)]
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_layers_compiled_one_by_one_are_compiled():
+    model, compiled = stack("encoder", placement="pre"), []
+    (x,) = tensors("encoder")
+    want = model(x)
+    for layer in model.layers:
+        layer.compile(backend=lambda graph, _inputs: compiled.append(graph) or graph)
+    torch.testing.assert_close(model(x), want, rtol=1e-10, atol=1e-10)
+    assert compiled
 
 
 @EACH
