@@ -6,7 +6,14 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from addnorm_lib.fused import Backend, Norm
-from addnorm_lib.layers.checks import check_choice, check_count, check_probability
+from addnorm_lib.layers.checks import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_flag,
+    check_probability,
+    check_tensor,
+)
 from addnorm_lib.layers.stream import Stream, make_norm
 
 Placement = Literal["post", "pre", "sandwich", "branch"]
@@ -51,6 +58,8 @@ class AddNorm(nn.Module):
         check_count("d_model", d_model)
         check_choice("placement", placement, get_args(Placement))
         check_probability("dropout", dropout)
+        check_finite("alpha", alpha)
+        check_flag("bias", bias)
         check_choice("backend", backend, get_args(Backend))
         self.d_model, self.placement, self.norm_kind = d_model, placement, norm
         self.dropout, self.alpha, self.eps, self.backend = dropout, alpha, eps, backend
@@ -62,11 +71,15 @@ class AddNorm(nn.Module):
         return f"placement={self.placement!r}, dropout={self.dropout}, alpha={self.alpha}"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return y (..., d_model). Raises ValueError where x or the sublayer's output has another shape."""
+        """Return y (..., d_model).
+
+        Raises TypeError where x or the sublayer's output is no tensor, ValueError where its shape is another.
+        """
         return self.on_stream(Stream(x), sublayer).sum()
 
     def on_stream(self, stream: Stream, sublayer: Callable[[Tensor], Tensor]) -> Stream:
         """Do the same on a stream whose last sum is open, and leave this block's sum open where no norm follows it."""
+        check_tensor("x", stream.x)
         if stream.x.shape[-1:] != (self.d_model,):
             raise ValueError(f"x: shape (..., {self.d_model}) wanted, got {tuple(stream.x.shape)}")
         if self.placement in ("pre", "sandwich"):
@@ -74,6 +87,8 @@ class AddNorm(nn.Module):
         else:
             x = z = stream.sum()
         update = sublayer(z)
+        if not isinstance(update, Tensor):
+            raise TypeError(f"sublayer: one tensor as its output wanted, got {type(update).__name__}")
         if update.shape != x.shape:
             raise ValueError(f"sublayer: output of shape {tuple(x.shape)} as x wanted, got {tuple(update.shape)}")
         if self.placement == "branch":

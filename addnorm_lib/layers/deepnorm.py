@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import nn
 
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count
+from addnorm_lib.layers.checks import check_count, check_positive
 from addnorm_lib.layers.feed_forward import FeedForward
 
 
@@ -41,8 +41,10 @@ def deepnorm_init_(module: nn.Module, beta: float) -> None:
     """Draw new weights in all attentions and feed-forwards of `module`, Xavier-normal, and set their biases to zero.
 
     The gain is `beta` for feed-forward weights and for W_v and W_o, and 1 for W_q and W_k, which only choose where to
-    look. Wang et al. 2022, figure 2. Raises ValueError where `module` has neither attention nor feed-forward.
+    look. Wang et al. 2022, figure 2. Raises ValueError where `module` has neither attention nor feed-forward, and where
+    `beta` is not positive.
     """
+    check_positive("beta", beta)
     gains: dict[nn.Linear, float] = {}
     for part in module.modules():
         if isinstance(part, FeedForward):

@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from addnorm_lib.layers.checks import check_choice, check_count, check_probability
+from addnorm_lib.layers.checks import check_choice, check_count, check_flag, check_probability
 
 Activation = Literal["relu", "gelu"] | Callable[[Tensor], Tensor]
 
@@ -35,8 +35,11 @@ class FeedForward(nn.Module):
         check_count("d_model", d_model)
         check_count("d_ff", d_ff)
         check_probability("dropout", dropout)
+        check_flag("bias", bias)
+        if isinstance(activation, type):
+            raise ValueError(f"activation: a function wanted, got the class {activation.__name__}; make one of it")
         if not callable(activation):
-            check_choice("activation", activation, _ACTIVATIONS)
+            check_choice("activation", activation, tuple(_ACTIVATIONS))
             activation = _ACTIVATIONS[activation]
         self.linear1 = nn.Linear(d_model, d_ff, bias=bias)
         self.linear2 = nn.Linear(d_ff, d_model, bias=bias)
@@ -52,7 +55,8 @@ class FeedForward(nn.Module):
 
     def extra_repr(self) -> str:
         """Say what the nested modules do not show."""
-        return f"dropout={self.dropout}"
+        named = hasattr(self.activation, "__name__")
+        return f"activation={self.activation.__name__}, dropout={self.dropout}" if named else f"dropout={self.dropout}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Return y (..., d_model)."""

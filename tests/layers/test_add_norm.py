@@ -123,6 +123,15 @@ def test_only_a_sandwich_has_two_norms():
         (lambda: AddNorm(4, norm="batch"), "norm: one of layer, rms wanted, got 'batch'"),
         (lambda: AddNorm(4, dropout=1.5), "dropout: a probability from 0 to 1 wanted, got 1.5"),
         (lambda: AddNorm(4, dropout=float("nan")), "dropout: .* got nan"),
+        (lambda: AddNorm(4, dropout="0.1"), "dropout: a probability from 0 to 1 wanted, got '0.1'"),
+        (lambda: AddNorm(4, dropout=True), "dropout: .* got True"),
+        (lambda: AddNorm(4, alpha=float("nan")), "alpha: a finite number wanted, got nan"),
+        (lambda: AddNorm(4, alpha=float("inf")), "alpha: .* got inf"),
+        (lambda: AddNorm(4, alpha="2"), "alpha: .* got '2'"),
+        (lambda: AddNorm(4, alpha=torch.tensor(2.0)), r"alpha: .* got tensor\(2"),
+        (lambda: AddNorm(4, bias=0), "bias: True or False wanted, got 0"),
+        (lambda: AddNorm(4, eps=float("inf")), "eps: a positive number wanted, got inf"),
+        (lambda: AddNorm(4, eps=None), "eps: .* got None"),
         (lambda: AddNorm(4, eps=0.0), "eps: a positive number wanted, got 0.0"),
         (lambda: AddNorm(4, eps=float("nan")), "eps: .* got nan"),
         (lambda: AddNorm(4)(torch.ones(2, 5), lambda z: z), r"x: shape \(\.\.\., 4\) wanted, got \(2, 5\)"),
@@ -132,6 +141,19 @@ def test_only_a_sandwich_has_two_norms():
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_what_is_no_tensor_is_named(placement):
+    attention = torch.nn.MultiheadAttention(4, 2)
+    with pytest.raises(TypeError, match="sublayer: one tensor as its output wanted, got tuple"):
+        AddNorm(4, placement)(torch.ones(2, 4), lambda z: attention(z, z, z))
+    with pytest.raises(TypeError, match=r"x: a torch\.Tensor wanted, got ndarray"):
+        AddNorm(4, placement)(np.ones((2, 4)), sublayer)
+
+
+def test_numpys_whole_numbers_count():
+    assert AddNorm(np.int64(4)).norm.weight.shape == (4,)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -51,6 +51,7 @@ def test_a_decoder_has_both_attentions_initialised():
         (lambda: deepnorm(0), "n_layers: a whole number of at least 1 wanted, got 0"),
         (lambda: deepnorm_pair(6, 0), "n_decoder: a whole number of at least 1 wanted, got 0"),
         (lambda: deepnorm_pair(1.5, 6), "n_encoder: .* got 1.5"),
+        (lambda: deepnorm_init_(EncoderLayer(4, 2, 4), -0.5), "beta: a positive number wanted, got -0.5"),
         (lambda: deepnorm_init_(AddNorm(4), 0.5), "module: one with attention or feed-forward wanted, got AddNorm"),
     ],
 )

@@ -40,6 +40,9 @@ def test_dropout_acts_on_the_hidden_layer_in_training_only():
         (lambda: FeedForward(4, -1), "d_ff: a whole number of at least 1 wanted, got -1"),
         (lambda: FeedForward(4, 4, activation="tanh"), "activation: one of relu, gelu wanted, got 'tanh'"),
         (lambda: FeedForward(4, 4, activation=None), "activation: one of relu, gelu wanted, got None"),
+        (lambda: FeedForward(4, 4, activation=["relu"]), r"activation: one of relu, gelu wanted, got \['relu'\]"),
+        (lambda: FeedForward(4, 4, activation=torch.nn.GELU), "activation: a function wanted, got the class GELU"),
+        (lambda: FeedForward(4, 4, bias="no"), "bias: True or False wanted, got 'no'"),
         (lambda: FeedForward(4, 4, dropout=-0.1), "dropout: a probability from 0 to 1 wanted, got -0.1"),
     ],
 )
