@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from addnorm_lib.layers.checks import check_count, check_probability
+from addnorm_lib.layers.checks import check_count, check_flag, check_mask, check_probability, check_tensor
 from addnorm_lib.layers.kv_cache import KVCache
 
 
@@ -32,6 +32,7 @@ class MultiHeadAttention(nn.Module):
         check_count("d_model", d_model)
         check_count("n_heads", n_heads)
         check_probability("dropout", dropout)
+        check_flag("bias", bias)
         if d_model % n_heads:
             raise ValueError(f"n_heads: a divisor of d_model, {d_model}, wanted, got {n_heads}")
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
@@ -75,10 +76,14 @@ class MultiHeadAttention(nn.Module):
         (`torch.nn.MultiheadAttention` of torch 2.13 agrees, except where it returns weights too and on the fast path of
         evaluation, which give NaN.)
 
-        Raises ValueError for a wrong shape or mask, for `causal` with a memory, and for a cache that belongs to another
-        model or batch, is full, or is used without `causal`, where new tokens would have changed earlier outputs.
+        Raises TypeError for what is no tensor or no cache. Raises ValueError for a wrong shape or mask, for `causal`
+        with a memory, and for a cache that belongs to another model or batch, is full, or is used without `causal`,
+        where new tokens would have changed earlier outputs.
         """
         self._check_input("x", x)
+        check_flag("causal", causal)
+        if cache is not None and not isinstance(cache, KVCache):
+            raise TypeError(f"cache: a KVCache wanted, got {type(cache).__name__}")
         if memory is not None:
             self._check_input("memory", memory)
             if len(memory) != len(x):
@@ -89,23 +94,28 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("cache: a causal attention wanted, got causal=False: later tokens would change the past")
 
         source = x if memory is None else memory
+        earlier = cache.held(self) if cache is not None and memory is None else 0
         q = self._heads(self.query(x))
-        if cache is not None and memory is not None:
-            k, v = cache.remember(self, memory, lambda: self._keys_and_values(memory))
-        else:
-            k, v = self._keys_and_values(source)
-            if cache is not None:
-                k, v = cache.append(self, k, v)
-
-        n_queries, n_keys = q.shape[2], k.shape[2]
         # torch's own causal mask counts both from 0: right where there are no earlier keys, and quicker than a tensor.
-        plain_causal = causal and n_queries == n_keys and key_padding_mask is None and attn_mask is None
-        mask = None if plain_causal else self._mask(q, k, key_padding_mask, attn_mask, causal)
+        plain_causal = causal and not earlier and key_padding_mask is None and attn_mask is None
+        # Before the cache takes anything: a call refused for its mask leaves it as it was.
+        if plain_causal:
+            mask = None
+        else:
+            mask = self._mask(q, earlier + source.shape[1], key_padding_mask, attn_mask, causal, memory is not None)
+        if cache is None:
+            k, v = self._keys_and_values(source)
+        elif memory is None:
+            k, v = cache.append(self, *self._keys_and_values(x))
+        else:
+            k, v = cache.remember(self, memory, lambda: self._keys_and_values(memory))
+
         dropout = self.dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=plain_causal)
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def _check_input(self, name: str, value: Tensor) -> None:
+        check_tensor(name, value)
         if value.ndim != 3 or value.shape[2] != self.d_model:
             raise ValueError(f"{name}: shape (batch, length, {self.d_model}) wanted, got {tuple(value.shape)}")
 
@@ -116,32 +126,29 @@ class MultiHeadAttention(nn.Module):
         return self._heads(self.key(source)), self._heads(self.value(source))
 
     def _mask(
-        self, q: Tensor, k: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, causal: bool
+        self,
+        q: Tensor,
+        n_keys: int,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+        causal: bool,
+        of_memory: bool,
     ) -> Tensor | None:
         """Return what `scaled_dot_product_attention` takes: bool, True for the pairs that count, or floating, added."""
-        (batch, _, n_queries, _), n_keys = q.shape, k.shape[2]
+        batch, _, n_queries, _ = q.shape
         allowed = added = None
         if attn_mask is not None:
-            shapes = {
-                2: (n_queries, n_keys),
-                3: (batch, n_queries, n_keys),
-                4: (batch, self.n_heads, n_queries, n_keys),
-            }
-            floating = attn_mask.is_floating_point()
-            if attn_mask.shape != shapes.get(attn_mask.ndim) or not (floating or attn_mask.dtype == torch.bool):
-                wanted = " or ".join(map(str, shapes.values()))
-                raise ValueError(
-                    f"attn_mask: bool or floating, shape {wanted}, wanted, got {attn_mask.dtype}, "
-                    f"{tuple(attn_mask.shape)}"
-                )
+            name = "attn_mask (memory_mask in a decoder)" if of_memory else "attn_mask"
+            pairs = n_queries, n_keys
+            check_mask(name, attn_mask, q, [pairs, (batch, *pairs), (batch, self.n_heads, *pairs)], floating=True)
             attn_mask = attn_mask.unsqueeze(1) if attn_mask.ndim == 3 else attn_mask
-            allowed, added = (None, attn_mask.to(q.dtype)) if floating else (~attn_mask, None)
+            if attn_mask.is_floating_point():
+                added = attn_mask.to(q.dtype)
+            else:
+                allowed = ~attn_mask
         if key_padding_mask is not None:
-            if key_padding_mask.shape != (batch, n_keys) or key_padding_mask.dtype != torch.bool:
-                raise ValueError(
-                    f"key_padding_mask: bool, shape {(batch, n_keys)}, one a key and True to ignore it, wanted, "
-                    f"got {key_padding_mask.dtype}, {tuple(key_padding_mask.shape)}"
-                )
+            name = "key_padding_mask (memory_key_padding_mask in a decoder)" if of_memory else "key_padding_mask"
+            check_mask(name, key_padding_mask, q, [(batch, n_keys)])
             unpadded = ~key_padding_mask[:, None, None, :]
             allowed = unpadded if allowed is None else allowed & unpadded
         if causal and n_queries > 1:

@@ -17,7 +17,9 @@ class KVCache:
 
     Give the same cache to every call of a causal `Encoder`, a `Decoder` or one of their layers, each time with the new
     tokens only. Self-attention appends their keys and values; attention to the encoder's output (`memory`) keeps those
-    of the first call. The outputs are those of one call with all tokens. New sequences need a new cache.
+    of the first call. The outputs are those of one call with all tokens. New sequences need a new cache, and so does
+    a model after a call that failed midway. Layers that share one attention cannot share a cache: it tells them apart
+    by their modules.
 
     It grows by concatenation, so that gradients pass through it; decode under `torch.no_grad()` where none are wanted.
 
@@ -36,6 +38,14 @@ class KVCache:
         """The number of positions held: the position of the next token, counted from 0."""
         return max((k.shape[2] for k, _ in self._own.values()), default=0)
 
+    def __repr__(self) -> str:
+        """Say how full it is."""
+        return f"KVCache(max_length={self.max_length}, length={self.length})"
+
+    def held(self, attention: "MultiHeadAttention") -> int:
+        """Return the number of positions held of `attention`."""
+        return self._own[attention][0].shape[2] if attention in self._own else 0
+
     def append(self, attention: "MultiHeadAttention", k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return all keys and values (B, n_heads, S, d_head) of `attention`: those held, then k and v, now held too.
 
@@ -43,12 +53,12 @@ class KVCache:
         called in turn, each with the same tokens: another model's, or one layer by itself.
         """
         new, held = k.shape[2], list(self._own)
-        turn, before = len(held), 0
+        turn, before = len(held), self.held(attention)
         if attention in self._own:
             old_k, old_v = self._own[attention]
             if len(old_k) != len(k):
                 raise ValueError(f"cache: the batch size that it holds, {len(old_k)}, wanted, got {len(k)}")
-            turn, before = held.index(attention), old_k.shape[2]
+            turn = held.index(attention)
             k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
         if before + new > self.max_length:
             raise ValueError(f"cache: at most {self.max_length} positions (max_length) wanted, got {before + new}")
@@ -56,7 +66,7 @@ class KVCache:
         if lengths != [before + new] * turn + [before] * (len(held) - turn):
             raise ValueError(
                 f"cache: one filled by whole calls of this model wanted; this layer's {before} positions and {new} new "
-                f"ones do not go with the {max(lengths)} that other layers hold"
+                f"ones do not go with the {max(lengths)} that other layers hold; use a new KVCache"
             )
         self._own[attention] = k, v
         return k, v

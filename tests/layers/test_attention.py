@@ -144,17 +144,38 @@ X = torch.zeros(2, 3, 6)
         (lambda m: m(X, cache=KVCache(4)), "cache: a causal attention wanted, got causal=False"),
         (
             lambda m: m(X, key_padding_mask=torch.zeros(3, 2, dtype=torch.bool)),
-            r"key_padding_mask: bool, shape \(2, 3\), .* got torch.bool, \(3, 2\)",
+            r"key_padding_mask: bool \(True: ignore\), shape \(2, 3\), wanted, got torch.bool, \(3, 2\)",
         ),
-        (lambda m: m(X, key_padding_mask=torch.zeros(2, 3)), r"key_padding_mask: bool, .* got torch.float32, \(2, 3\)"),
+        (lambda m: m(X, key_padding_mask=torch.zeros(2, 3)), r"key_padding_mask: bool .* got torch.float32, \(2, 3\)"),
         (
             lambda m: m(X, attn_mask=torch.zeros(2, 3)),
             r"attn_mask: .* \(3, 3\) or \(2, 3, 3\) or \(2, 2, 3, 3\), wanted, got torch.float32, \(2, 3\)",
         ),
         (lambda m: m(X, attn_mask=torch.zeros(3)), r"attn_mask: .* got torch.float32, \(3,\)"),
         (lambda m: m(X, attn_mask=torch.zeros(3, 3, dtype=torch.int64)), r"attn_mask: .* got torch.int64"),
+        (
+            lambda m: m(X, key_padding_mask=torch.zeros(2, 3, dtype=torch.bool, device="meta")),
+            "key_padding_mask: the device of x, cpu, wanted, got meta",
+        ),
+        (
+            lambda m: m(X, X[:, :2], attn_mask=torch.zeros(3, 3)),
+            r"attn_mask \(memory_mask in a decoder\): .* \(3, 2\)",
+        ),
+        (lambda m: m(X, causal=1), "causal: True or False wanted, got 1"),
+        (lambda m: MultiHeadAttention(6, 2, bias=None), "bias: True or False wanted, got None"),
     ],
 )
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call(MultiHeadAttention(6, 2))
+
+
+@pytest.mark.parametrize("name", ["x", "memory", "key_padding_mask", "attn_mask"])
+def test_what_is_no_tensor_is_named(name):
+    with pytest.raises(TypeError, match=f"{name}: a torch.Tensor wanted, got ndarray"):
+        MultiHeadAttention(6, 2)(**{"x": X} | {name: X.numpy()})
+
+
+def test_what_is_no_cache_is_named():
+    with pytest.raises(TypeError, match="cache: a KVCache wanted, got dict"):
+        MultiHeadAttention(6, 2)(X, causal=True, cache={})

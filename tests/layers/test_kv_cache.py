@@ -109,7 +109,7 @@ DECODER = DecoderLayer(*SIZES)
         (
             GPT,
             use(GPT, key_padding_mask=torch.zeros(2, 1, dtype=torch.bool)),
-            r"key_padding_mask: bool, shape \(2, 3\), .* got torch.bool, \(2, 1\)",
+            r"key_padding_mask: bool .*, shape \(2, 3\), wanted, got torch.bool, \(2, 1\)",
         ),
     ],
 )
@@ -117,6 +117,25 @@ def test_a_mistaken_use_is_refused(model, call, words):
     cache = filled(model, memory=MEMORY) if model is DECODER else filled(model)
     with pytest.raises(ValueError, match=words):
         call(cache)
+
+
+@pytest.mark.parametrize("mask", ["key_padding_mask", "attn_mask"])
+def test_a_refused_mask_leaves_the_cache_as_it_was(mask):
+    cache, untouched = filled(GPT), filled(GPT)
+    with pytest.raises(ValueError, match=mask):
+        use(GPT, **{mask: torch.zeros(2, 1, dtype=torch.bool)})(cache)
+    assert torch.equal(use(GPT)(cache), use(GPT)(untouched))
+    assert repr(cache) == "KVCache(max_length=4, length=3)"
+
+
+@pytest.mark.slow
+def test_decoding_compiles_without_a_graph_break():
+    decoder = Decoder(2, *SIZES, placement="pre", final_norm=True).double().eval()
+    compiled = torch.compile(decoder, fullgraph=True, backend="aot_eager")
+    x, memory, cache = torch.randn(2, 5, D).double(), torch.randn(2, 4, D).double(), KVCache(5)
+    with torch.no_grad():
+        got = torch.cat([compiled(token, memory, cache=cache) for token in x.split(1, dim=1)], dim=1)
+    torch.testing.assert_close(got, decoder(x, memory), rtol=1e-10, atol=1e-10)
 
 
 def test_a_layer_used_by_itself_is_noticed_at_the_next_call():
