@@ -9,7 +9,7 @@ from addnorm_lib.fused import Backend, Norm
 from addnorm_lib.layers import from_torch
 from addnorm_lib.layers.add_norm import AddNorm, Placement
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count, check_flag
+from addnorm_lib.layers.checks import check_count, check_flag, check_tensor
 from addnorm_lib.layers.feed_forward import Activation, FeedForward
 from addnorm_lib.layers.kv_cache import KVCache
 from addnorm_lib.layers.options import LayerOptions
@@ -41,6 +41,7 @@ class DecoderLayer(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_flag("causal", causal)
         self.causal = causal
         self.self_attention = MultiHeadAttention(d_model, n_heads, dropout=dropout, bias=bias)
         self.cross_attention = MultiHeadAttention(d_model, n_heads, dropout=dropout, bias=bias)
@@ -48,6 +49,10 @@ class DecoderLayer(nn.Module):
         self.add_norm1, self.add_norm2, self.add_norm3 = (
             AddNorm(d_model, placement, norm, dropout, alpha, eps, bias=bias, backend=backend) for _ in range(3)
         )
+
+    def extra_repr(self) -> str:
+        """Say what the nested modules do not show."""
+        return f"causal={self.causal}"
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerDecoderLayer, *, causal: bool = True) -> Self:
@@ -93,6 +98,8 @@ class DecoderLayer(nn.Module):
         cache: KVCache | None = None,
     ) -> Stream:
         """Do the same on a stream whose last sum is open."""
+        # Attention without a memory is self-attention, which a decoder without one would do here, unmasked.
+        check_tensor("memory", memory)
 
         def attend(z: Tensor) -> Tensor:
             return self.self_attention(

@@ -53,12 +53,17 @@ class EncoderLayer(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_flag("causal", causal)
         self.causal = causal
         self.self_attention = MultiHeadAttention(d_model, n_heads, dropout=dropout, bias=bias)
         self.feed_forward = FeedForward(d_model, d_ff, activation=activation, dropout=dropout, bias=bias)
         self.add_norm1, self.add_norm2 = (
             AddNorm(d_model, placement, norm, dropout, alpha, eps, bias=bias, backend=backend) for _ in range(2)
         )
+
+    def extra_repr(self) -> str:
+        """Say what the nested modules do not show."""
+        return f"causal={self.causal}"
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerEncoderLayer, *, causal: bool = False) -> Self:

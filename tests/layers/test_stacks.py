@@ -323,6 +323,17 @@ def test_an_encoder_trains_in_the_training_engine(placement):
             ValueError,
             r"memory: shape \(batch, length, 8\) wanted, got \(2, 3, 6\)",
         ),
+        # Attention without a memory would be self-attention, which sees the future.
+        (lambda: DecoderLayer(*SIZES)(torch.zeros(2, 3, 8), None), TypeError, "memory: .* wanted, got NoneType"),
+        (
+            lambda: DecoderLayer(*SIZES)(
+                torch.zeros(2, 3, 8), torch.zeros(2, 4, 8), memory_key_padding_mask=torch.zeros(2, 3, dtype=torch.bool)
+            ),
+            ValueError,
+            r"memory_key_padding_mask in a decoder\): .* \(2, 4\), wanted, got torch.bool, \(2, 3\)",
+        ),
+        (lambda: EncoderLayer(*SIZES, causal="yes"), ValueError, "causal: True or False wanted, got 'yes'"),
+        (lambda: DecoderLayer(*SIZES, causal=None), ValueError, "causal: True or False wanted, got None"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call, error, words):
@@ -342,3 +353,9 @@ def test_options_reach_every_part():
     assert not [name for name, _parameter in model.named_parameters() if "bias" in name]
     assert isinstance(model.final_norm, nn.RMSNorm) and model.final_norm.eps == 1e-3
     assert not [n for n, _p in Encoder(1, *SIZES, final_norm=True, bias=False).named_parameters() if "bias" in n]
+
+
+@pytest.mark.parametrize("layer", [EncoderLayer, DecoderLayer])
+def test_a_layer_shows_what_its_modules_do_not(layer):
+    shown = repr(layer(*SIZES, placement="pre", activation="gelu", causal=False))
+    assert all(words in shown for words in ("causal=False", "n_heads=2", "activation=gelu", "placement='pre'"))
