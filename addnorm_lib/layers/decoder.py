@@ -98,7 +98,7 @@ class DecoderLayer(nn.Module):
         cache: KVCache | None = None,
     ) -> Stream:
         """Do the same on a stream whose last sum is open."""
-        # Attention without a memory is self-attention, which a decoder without one would do here, unmasked.
+        # Without a memory the attention to it would be self-attention that sees the future.
         check_tensor("memory", memory)
 
         def attend(z: Tensor) -> Tensor:
@@ -136,6 +136,7 @@ class Decoder(nn.Module):
         check_count("n_layers", n_layers)
         check_flag("final_norm", final_norm)
         self.layers = nn.ModuleList(DecoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
+        # The final norm is of the layers' kind, with their eps and bias.
         block = self.layers[-1].add_norm1
         self.final_norm = copy.deepcopy(block.norm) if final_norm else None
         self.backend = block.backend

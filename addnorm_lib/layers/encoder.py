@@ -134,6 +134,7 @@ class Encoder(nn.Module):
         check_count("n_layers", n_layers)
         check_flag("final_norm", final_norm)
         self.layers = nn.ModuleList(EncoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
+        # The final norm is of the layers' kind, with their eps and bias.
         block = self.layers[-1].add_norm1
         self.final_norm = copy.deepcopy(block.norm) if final_norm else None
         self.backend = block.backend

@@ -18,8 +18,8 @@ class KVCache:
     Give the same cache to every call of a causal `Encoder`, a `Decoder` or one of their layers, each time with the new
     tokens only. Self-attention appends their keys and values; attention to the encoder's output (`memory`) keeps those
     of the first call. The outputs are those of one call with all tokens. New sequences need a new cache, and so does
-    a model after a call that failed midway. Layers that share one attention cannot share a cache: it tells them apart
-    by their modules.
+    a call after one that failed midway. Layers are told apart by their attention modules: two that share one cannot be
+    cached.
 
     It grows by concatenation, so that gradients pass through it; decode under `torch.no_grad()` where none are wanted.
 
@@ -52,18 +52,18 @@ class KVCache:
         Raises ValueError for another batch size, for more positions than `max_length`, and where attentions are not
         called in turn, each with the same tokens: another model's, or one layer by itself.
         """
-        new, held = k.shape[2], list(self._own)
-        turn, before = len(held), self.held(attention)
+        new, order = k.shape[2], list(self._own)
+        turn, before = len(order), self.held(attention)
         if attention in self._own:
             old_k, old_v = self._own[attention]
             if len(old_k) != len(k):
                 raise ValueError(f"cache: the batch size that it holds, {len(old_k)}, wanted, got {len(k)}")
-            turn = held.index(attention)
+            turn = order.index(attention)
             k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
         if before + new > self.max_length:
             raise ValueError(f"cache: at most {self.max_length} positions (max_length) wanted, got {before + new}")
         lengths = [keys.shape[2] for keys, _ in self._own.values()]
-        if lengths != [before + new] * turn + [before] * (len(held) - turn):
+        if lengths != [before + new] * turn + [before] * (len(order) - turn):
             raise ValueError(
                 f"cache: one filled by whole calls of this model wanted; this layer's {before} positions and {new} new "
                 f"ones do not go with the {max(lengths)} that other layers hold; use a new KVCache"
