@@ -956,9 +956,7 @@ DEEPNORM = Exercise(
         Misconception(
             "no α",
             _deepnorm(lambda x, f, norm, alpha: norm(x + f(x))),
-            N_(
-                "Where is α, or does it scale x before F reads it? LN undoes a factor on the whole sum: scale the shortcut alone."
-            ),
+            N_("Where is α, or does F read αx, too? LN undoes a factor on the whole sum: scale the shortcut alone."),
         ),
         Misconception(
             "no β",
