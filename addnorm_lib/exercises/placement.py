@@ -254,6 +254,11 @@ STREAM = Exercise(
             N_("Does x = norm(x) stand in the loop? Then every block starts again at variance 1."),
         ),
         Misconception(
+            "each block reads the start",
+            lambda x, sublayers, norm: [_variance(x), *(_variance(_pre_block(x, f, norm)) for f in sublayers)],
+            N_("Does every block start from x₀? A block reads what the block before it has left: overwrite x."),
+        ),
+        Misconception(
             "no norm",
             _stream(lambda x, sublayer, norm: x + sublayer(x), _variance),
             N_("Where is the norm? Without it each branch grows with the stream, and the variance doubles."),
@@ -428,15 +433,27 @@ def _buggy_pre_ln_with_dropout(x, sublayer, norm, dropout):
     return dropout(x + sublayer(norm(x)))
 
 
+class _Masks:
+    """Dropout at p = 1/2 without chance: it keeps elements 1, 3, … at its first call, 2, 4, … at its second."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, z):
+        kept = torch.arange(z.shape[-1]) % 2 == self.calls % 2
+        self.calls += 1
+        return 2 * z * kept
+
+    def __repr__(self):
+        return "z ↦ 2·(z₁, 0, z₃, …), the first mask for p = 1/2"
+
+
 def _dropout_cases():
     everything = Shown(torch.zeros_like, "z ↦ 0 (p = 1)")
-    every_other = Shown(
-        lambda z: 2 * z * (torch.arange(z.shape[-1]) % 2 == 0), "z ↦ 2·(z₁, 0, z₃, …), one mask for p = 1/2"
-    )
     return [
         (torch.tensor([1.0, 2.0, 3.0]), plus_square, layer_norm, everything),
-        (torch.tensor([1.0, 2.0, 6.0]), turn, layer_norm, every_other),
-        ((1 + 2 * normal(2, 4)).float(), plus_square, layer_norm, every_other),
+        (torch.tensor([1.0, 2.0, 6.0]), turn, layer_norm, _Masks()),
+        ((1 + 2 * normal(2, 4)).float(), plus_square, layer_norm, _Masks()),
     ]
 
 
@@ -454,6 +471,11 @@ DROPOUT = Exercise(
             "on the shortcut",
             lambda x, sublayer, norm, dropout: dropout(x) + sublayer(norm(x)),
             N_("Is dropout on the shortcut? A dropped element of x is lost to all blocks that follow."),
+        ),
+        Misconception(
+            "on both",
+            lambda x, sublayer, norm, dropout: dropout(x) + dropout(sublayer(norm(x))),
+            N_("Is dropout on both summands? That is little better than on the sum: x must stay whole."),
         ),
         Misconception(
             "on the branch's input",
@@ -521,7 +543,7 @@ def as_pre_ln(layer):
 
 def _encoder_layer(seed, **options):
     """Make a layer for d_model = 4 with all parameters drawn anew, the norms' too: γ = 1, β = 0 would hide mistakes."""
-    layer = torch.nn.TransformerEncoderLayer(4, 2, dim_feedforward=6, dropout=0.0, batch_first=True, **options)
+    layer = torch.nn.TransformerEncoderLayer(4, 2, dim_feedforward=6, dropout=0.0, **options)
     with torch.no_grad():
         for i, parameter in enumerate(layer.parameters()):
             parameter.copy_(normal(*parameter.shape, seed=100 * seed + i) + (parameter.ndim == 1))
@@ -543,13 +565,13 @@ def _observe_twin(twin, layer):
     shared = sum(parameter.data_ptr() in storages for parameter in twin.parameters())
     with torch.no_grad():
         output = twin.eval()(normal(1, 2, 4).float())
-    return {"norm_first": twin_first, "the original's": first, "shared parameters": shared, "output": output}
+    return {"norm_first": twin_first, "the original's norm_first": first, "shared parameters": shared, "output": output}
 
 
 def _rebuilt(layer, left_out=(), **options):
     attention = layer.self_attn
     twin = torch.nn.TransformerEncoderLayer(
-        attention.embed_dim, attention.num_heads, layer.linear1.out_features, batch_first=True, **options
+        attention.embed_dim, attention.num_heads, layer.linear1.out_features, **options
     )
     twin.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith(left_out)}, strict=False)
     twin.norm_first = True
@@ -600,6 +622,11 @@ MOVE = Exercise(
             N_("Did you move the norms of the original? Both names now hold one Pre-LN layer; copy first."),
         ),
         Misconception(
+            "copied too late",
+            lambda layer: copy.deepcopy(_twin(_pre, copier=lambda same: same)(layer)),
+            N_("Did you set norm_first before you copied? Then the original has moved its norms as well."),
+        ),
+        Misconception(
             "nothing moved",
             _twin(lambda twin: None),
             N_("Is this still Post-LN? PyTorch's default is norm_first=False."),
@@ -613,6 +640,13 @@ MOVE = Exercise(
             "fresh weights",
             lambda layer: _rebuilt(layer, ("self_attn", "linear", "norm"), **_everything_kept(layer)),
             N_("Are the weights freshly drawn? Then nothing is compared but luck: hand the old ones on."),
+        ),
+        Misconception(
+            "a brand-new layer",
+            lambda layer: _rebuilt(layer, ("self_attn", "linear", "norm")),
+            N_(
+                "Is this a new layer with PyTorch's defaults? Neither the weights nor the options are those of `layer`."
+            ),
         ),
         Misconception(
             "fresh norms",
@@ -811,7 +845,7 @@ placements = ...""",
 
 # 4.9 ------------------------------------------------------------------------------------------------------------------
 
-_STATED = {"A": True, "B": False, "C": True, "D": False, "E": True, "F": False}
+_STATED = {"A": False, "B": False, "C": True, "D": False, "E": True, "F": True}
 
 STATEMENTS = Exercise(
     id="4.9",
@@ -822,19 +856,21 @@ STATEMENTS = Exercise(
     value_name="statements",
     value_stub="""\
 # Replace ... by a dict: each of "A" to "F" is True or False. A line of code decides each better than memory.
-# A: nn.TransformerEncoderLayer(d_model, n_heads) is the placement of Vaswani et al. 2017.
+# A: nn.TransformerEncoderLayer(d_model, n_heads) is a Pre-LN layer.
 # B: nn.TransformerEncoder(layer, 6) puts a norm after the last layer, where `layer` is a Pre-LN layer.
 # C: The layers of a new nn.TransformerEncoder all start from the same numbers.
 # D: In a new Pre-LN stack every layer receives an equally large gradient.
-# E: A Post-LN stack can be trained without warm-up, if it is not deep.
-# F: LN(x) has variance 1, so the stream of a Pre-LN stack has variance 1.
+# E: A Post-LN stack of 6 layers can be trained without warm-up.
+# F: In a new Pre-LN stack the variance of the residual stream grows from block to block.
 statements = ...""",
-    value_source='statements = {"A": True, "B": False, "C": True, "D": False, "E": True, "F": False}',
+    value_source='statements = {"A": False, "B": False, "C": True, "D": False, "E": True, "F": True}',
     misconceptions=(
         Misconception(
-            "the paper is Pre-LN",
-            {**_STATED, "A": False},
-            N_("Is A false? Read norm_first's default with inspect.signature, then section 3.1: LayerNorm(x + F(x))."),
+            "Pre-LN by default",
+            {**_STATED, "A": True},
+            N_(
+                "Is A true? Read norm_first's default with inspect.signature: it is Post-LN, as in Vaswani et al. 2017."
+            ),
         ),
         Misconception(
             "a final norm by itself",
@@ -854,12 +890,14 @@ statements = ...""",
         Misconception(
             "warm-up always",
             {**_STATED, "E": False},
-            N_("Is E false? Depth decides: at 6 layers Post-LN learns without warm-up, at 12 it stalls."),
+            N_("Is E false? Depth decides: 6 layers learn without warm-up; it is the deep stack that needs care."),
         ),
         Misconception(
             "a normalised stream",
-            {**_STATED, "F": True},
-            N_("Is F true? The norm is on the branch; the stream sums up what all branches add (exercise 4.3)."),
+            {**_STATED, "F": False},
+            N_(
+                "Is F false? LN(x) has variance 1, but only F reads it; the stream adds up all branches (exercise 4.3)."
+            ),
         ),
         Misconception(
             "all true",

@@ -40,7 +40,6 @@ def a_layer_built_anew(layer):
         layer.dropout.p,
         layer.activation,
         layer.norm1.eps,
-        batch_first=True,
         norm_first=True,
     )
     twin.load_state_dict(layer.state_dict())
