@@ -114,6 +114,8 @@ def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> boo
 
 
 def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
+    if isinstance(answer, dict) and answer and all(value is ... for value in answer.values()):
+        return Verdict("open", _("not attempted yet"))
     wrong = difference(answer, exercise.solve, exercise.rtol, exercise.atol)
     if wrong is None:
         return Verdict("solved", _(exercise.title))
@@ -125,7 +127,7 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
         unknown = next((k for k, v in answer.items() if words and not (isinstance(v, str) and v in words)), None)
         if unknown is not None:
             return Verdict(
-                "open" if all(value is ... for value in answer.values()) else "wrong",
+                "wrong",
                 _("{key} is one of {words}; you wrote {got}").format(
                     key=unknown, words=", ".join(sorted(words)), got=show(answer[unknown])
                 ),

@@ -346,6 +346,12 @@ def _stack_cases():
     ]
 
 
+def _return_in_the_loop(x, sublayers, norm):
+    for sublayer in sublayers:
+        x = x + sublayer(norm(x))
+        return norm(x)
+
+
 def _blocks(block):
     def stack(x, sublayers, norm):
         for sublayer in sublayers:
@@ -399,6 +405,18 @@ FINAL_NORM = Exercise(
             "divided by √(L + 1)",
             lambda x, sublayers, norm: _buggy_pre_ln_stack(x, sublayers, norm) / math.sqrt(len(sublayers) + 1),
             N_("Is the output divided by √(L + 1)? That suits unrelated branches of variance 1 only."),
+        ),
+        Misconception(
+            "only scaled",
+            lambda x, sublayers, norm: (lambda y: y / y.std(dim=-1, keepdim=True, correction=0))(
+                _buggy_pre_ln_stack(x, sublayers, norm)
+            ),
+            N_("Is the output divided by its deviation, but the mean left in? norm does both."),
+        ),
+        Misconception(
+            "return in the loop",
+            _return_in_the_loop,
+            N_("Does return stand inside the loop? Then the stack ends after its first block."),
         ),
         Misconception(
             "the whole batch",
@@ -602,6 +620,10 @@ def _swap_norms(twin):
     twin.norm_first, twin.norm1, twin.norm2 = True, twin.norm2, twin.norm1
 
 
+def _fresh_norms(twin):
+    twin.norm_first, twin.norm1, twin.norm2 = True, torch.nn.LayerNorm(4), torch.nn.LayerNorm(4)
+
+
 def _one_norm(twin):
     twin.norm_first, twin.norm2 = True, twin.norm1
 
@@ -650,8 +672,8 @@ MOVE = Exercise(
         ),
         Misconception(
             "fresh norms",
-            lambda layer: _rebuilt(layer, ("norm",), **_everything_kept(layer)),
-            N_("Do the norms start again at γ = 1, β = 0? They are parameters too, and move with the rest."),
+            _twin(_fresh_norms),
+            N_("Do the norms start again at γ = 1, β = 0? Theirs are weights too: move the old ones."),
         ),
         Misconception(
             "options lost",
@@ -747,6 +769,16 @@ SCHEDULE = Exercise(
             "exponent of the warm-up",
             lambda s, d, w: d**-0.5 * min(s**-0.5, s * w**-0.5),
             N_("Is it step · warmup^(−1/2)? At step = warmup_steps both parts must meet: the exponent is −3/2."),
+        ),
+        Misconception(
+            "warm-up to 1/√d_model",
+            lambda s, d, w: d**-0.5 * (s / w if s < w else s**-0.5),
+            N_("Does the warm-up rise to d_model^(−1/2)? Then the rate jumps where it ends; both parts must meet."),
+        ),
+        Misconception(
+            "precedence",
+            lambda s, d, w: d**-1 / 2 * min(s**-1 / 2, s * w**-3 / 2),
+            N_("Is that ** -1 / 2? Python reads it as (… ** −1) / 2; write ** -0.5 and ** -1.5."),
         ),
         Misconception(
             "steps from 0",
@@ -1002,6 +1034,21 @@ DEEPNORM = Exercise(
             N_("Where is β? The branch starts with the weights βW."),
         ),
         Misconception(
+            "plain Post-LN",
+            _deepnorm(lambda x, f, norm, alpha: norm(x + f(x)), beta=lambda n: 1.0),
+            N_("Are α and β both missing? This is Post-LN as it always was."),
+        ),
+        Misconception(
+            "β of the wrong sign",
+            _deepnorm(_deepnorm_sum, beta=lambda n: (8 * n) ** 0.25),
+            N_("Is β = (8N)^(1/4)? It is below 1: the deeper the net, the smaller its branches start."),
+        ),
+        Misconception(
+            "the tenth root",
+            _deepnorm(_deepnorm_sum, alpha=lambda n: (2 * n) ** 0.1, beta=lambda n: (8 * n) ** -0.1),
+            N_("Are the exponents 1/10? An encoder's are 1/4 and −1/4."),
+        ),
+        Misconception(
             "α outside the norm",
             _deepnorm(lambda x, f, norm, alpha: alpha * norm(x + f(x))),
             N_("Does α multiply what LN returns? It belongs on the shortcut, inside LN."),
@@ -1241,6 +1288,11 @@ SLOPE = Exercise(
             "correlation",
             _slope(lambda d, g: np.corrcoef(np.log(d), np.log(g))[0, 1]),
             N_("Is that the correlation? It says how straight the line is, not how steep."),
+        ),
+        Misconception(
+            "the prediction",
+            lambda loss_at, depths: -0.5,
+            N_("Is that the prediction itself? Measure the slope of the loss_at that is handed in."),
         ),
         Misconception(
             "the weight's norm",
