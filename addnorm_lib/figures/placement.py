@@ -181,7 +181,9 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
         cosines = _band(right, stream.layers[1:], stream.cosine, markevery=every, errorevery=every, **style)
         words.append(
             _("{name}: variance {variance}, last cosine {cosine}").format(
-                name=shown, variance=_coarse(middle[-1]), cosine=_tenth(cosines[-1])
+                name=shown,
+                variance=_coarse(middle[-1]),
+                cosine=_("above 0.9") if cosines[-1] > 0.9 else _tenth(cosines[-1]),
             )
         )
     left.set_yscale("log")
@@ -242,8 +244,8 @@ def training_curves(results: Results) -> Picture:
 
 def _verdict(loss: float) -> str:
     """Say coarsely how low a loss is, so that the words are the same on every machine."""
-    bound = next((bound for bound in (0.03, 0.3) if loss < bound), None)
-    return _("below {bound:g}").format(bound=bound) if bound else _("above 0.3")
+    bound = next((bound for bound in (0.1, 1) if loss < bound), None)
+    return _("below {bound:g}").format(bound=bound) if bound else _("above 1")
 
 
 @house_style
