@@ -31,9 +31,9 @@ Array = NDArray[np.float64]
 STYLES: dict[str, dict[str, Any]] = {
     "post": {"color": VERMILION, "marker": "s", "linestyle": "--"},
     "pre": {"color": BLUE, "marker": "o", "linestyle": "-"},
-    "deepnorm": {"color": GREEN, "marker": "^", "linestyle": "-."},
-    "sandwich": {"color": PURPLE, "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
-    "branch": {"color": ORANGE, "marker": "v", "linestyle": (0, (3, 1))},
+    "deepnorm": {"color": ORANGE, "marker": "v", "linestyle": (0, (3, 1))},
+    "sandwich": {"color": GREEN, "marker": "^", "linestyle": "-."},
+    "branch": {"color": PURPLE, "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
     "scaled": {"color": GREY, "marker": "P", "linestyle": (0, (1, 1))},
 }
 """Colour, marker and line of every placement, the same in all figures and panels of the chapter."""
@@ -95,6 +95,7 @@ def gradient_against_depth(gradients: Gradients) -> Picture:
     _powers_of_two(ax, gradients.x, _("depth L (layers)"))
     ax.set_yscale("log")
     ax.set_yticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    ax.minorticks_off()
     ax.set_xlim(right=2.1 * depths[-1])
     ax.set_ylabel(_("gradient norm of the\nlast layer's W₂"))
     text = _("Gradient of the last layer against depth at initialisation, log–log. {words}. Dotted: slopes 0 and −½.")
@@ -137,7 +138,7 @@ def lemma_bounds(post: StreamStatistics, pre: StreamStatistics) -> Picture:
     layers = pre.layers[1:]
     _band(left, layers, post.before_norm, markevery=4, errorevery=4, **STYLES["post"])
     left.axhline(1.5, **PREDICTION)
-    left.annotate("3/2", (layers[-1], 1.5), xytext=(4, 4), textcoords="offset points")
+    left.annotate("3/2", (layers[-1], 1.5), xytext=(-4, 8), textcoords="offset points", ha="right")
     left.set_ylim(0, 2.4)
     left.set_title(_("Post-LN: the sum before its norm"))
     left.set_ylabel(_("mean square per feature"))
@@ -145,11 +146,12 @@ def lemma_bounds(post: StreamStatistics, pre: StreamStatistics) -> Picture:
     low, high = 1 + layers / 2, 1 + 3 * layers / 2
     for bound, words in ((low, "1 + l/2"), (high, "1 + 3l/2")):
         right.plot(layers, bound, **PREDICTION)
-        right.annotate(words, (layers[len(layers) // 2], bound[len(layers) // 2]), xytext=(-8, 8),
-                       textcoords="offset points", ha="right")  # fmt: skip
+        label(right, layers[-1], bound[-1], words, BLACK)
+    right.set_xlim(right=1.3 * layers[-1])
     right.set_title(_("Pre-LN: the stream"))
     for ax in (left, right):
         ax.set_xlabel(_("layers passed l"))
+        ax.set_xticks(range(0, layers[-1] + 1, 4))
     inside = ((middle > 0.9 * low) & (middle < 1.1 * high)).all()
     text = _(
         "Post-LN's sum has a mean square near {post}; Pre-LN's stream after {depth} layers is {inside} the bounds."
