@@ -10,7 +10,7 @@ from addnorm_lib.messages import _
 
 __all__ = ["chapter", "check", "hint", "progress", "solution"]
 
-_CHAPTERS = {1: "residual", 2: "degradation"}
+_CHAPTERS = {1: "residual", 2: "degradation", 4: "placement"}
 _MARKS = {"solved": "✓", "wrong": "✗", "open": "○"}
 
 _states: dict[str, str] = {}

@@ -114,6 +114,8 @@ def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> boo
 
 
 def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
+    if isinstance(answer, dict) and answer and all(value is ... for value in answer.values()):
+        return Verdict("open", _("not attempted yet"))
     wrong = difference(answer, exercise.solve, exercise.rtol, exercise.atol)
     if wrong is None:
         return Verdict("solved", _(exercise.title))
@@ -125,7 +127,7 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
         unknown = next((k for k, v in answer.items() if words and not (isinstance(v, str) and v in words)), None)
         if unknown is not None:
             return Verdict(
-                "open" if all(value is ... for value in answer.values()) else "wrong",
+                "wrong",
                 _("{key} is one of {words}; you wrote {got}").format(
                     key=unknown, words=", ".join(sorted(words)), got=show(answer[unknown])
                 ),
@@ -135,6 +137,13 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     if isinstance(exercise.solve, dict):  # the clause names the answer already
         return Verdict("wrong", wrong)
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
+
+
+def _call(exercise: Exercise, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Outcome:
+    observe = exercise.observe
+    if observe is None:
+        return call(function, arguments, seconds)
+    return call(lambda *given: observe(function(*given), *given), arguments, seconds)
 
 
 def judge(exercise: Exercise, answer: Any) -> Verdict:
@@ -156,11 +165,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return Verdict("wrong", problem)
 
     # First, so that what PyTorch loads at its first use is not taken from the learner's time.
-    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
+    want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
     got: list[Outcome] = []
     ends = time.monotonic() + 2 * exercise.seconds
     for arguments in cases:
-        got.append(call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
+        got.append(_call(exercise, answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
         error = got[-1].error
         # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
         if len(got) == 1 and type(error) is NotImplementedError and not error.args:
@@ -185,7 +194,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
 
     example = _example(exercise, cases[first], want[first], got[first])
     if exercise.starter is not None:
-        start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
+        start = [_call(exercise, exercise.starter, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, start):
             changed = next((g.changed for g in got if g.changed), None)
             if changed is not None:
@@ -194,7 +203,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 return Verdict("wrong", f"{text.format(argument=argument)}. {example}")
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
     for known in exercise.misconceptions:
-        mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
+        mistaken = [_call(exercise, known.wrong, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, mistaken):
             return Verdict("wrong", f"{_(known.message)} {example}", known.name)
     where = _where(got[first].error, answer) if got[first].error is not None else ""

@@ -281,3 +281,10 @@ def test_values_that_look_the_same_are_told_apart(capsys):
 def test_keyword_only_arguments_are_named(capsys):
     check("1.1", lambda *, x, branch: x + branch(x))
     assert "by position" in capsys.readouterr().out
+
+
+def test_a_dict_that_nobody_has_filled_in_is_open():
+    for exercise in exercises.chapter(2) + exercises.chapter(4):
+        if isinstance(exercise.solve, dict):
+            assert judge(exercise, dict.fromkeys(exercise.solve, ...)).state == "open"
+            assert judge(exercise, {**exercise.solve, "A": ...}).state == "wrong"
