@@ -7,6 +7,7 @@ Jacobians are exact (automatic differentiation) and of the branch's own dtype: u
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -166,6 +167,39 @@ def reconstruction_r2(features: Tensor, inputs: Tensor, *, train_fraction: float
     held_out = inputs[split:].double()
     error = (recovered[split:] - held_out).square().sum()
     return float(1 - error / (held_out - held_out.mean(dim=0)).square().sum())
+
+
+def moved_by(function: Branch, x: Tensor, index: Any, *, by: float = 1.0) -> Tensor:
+    """Return which outputs of `function` change when the input's elements x[index] do: a boolean of the output's shape.
+
+    "Change" is exact: a single differing bit counts, so that False means that the output does not read x[index] at
+    all. `index` picks one element, (b, t, d), or several at once, (b, t) or (slice(None), t). They are moved by
+    different amounts, from `by` to 2·`by`, since layer norm would not notice a common shift; and once more by −2 times
+    as much, since RMSNorm would not notice a mere change of sign. `function` gets copies: x is left as it was.
+
+    x: a floating dtype, any shape; use float64 where outputs may move little. Raises ValueError for an x that is not
+    floating, for a poke that x's dtype rounds away, and for a function that gives two results for one input (dropout).
+    """
+    if not x.is_floating_point():
+        raise ValueError(f"x: a floating dtype wanted, got {x.dtype}")
+    with torch.no_grad():
+        before = function(x.clone())
+        if not _same(before, function(x.clone())).all():
+            raise ValueError("function: the same output for the same input wanted, got two; is dropout on?")
+        chosen = x[index]
+        amounts = torch.linspace(by, 2 * by, chosen.numel(), dtype=x.dtype, device=x.device).reshape(chosen.shape)
+        moved = torch.zeros_like(before, dtype=torch.bool)
+        for amount in (amounts, -2 * amounts):
+            poked = x.clone()
+            poked[index] += amount
+            if (poked[index] == chosen).any():
+                raise ValueError(f"by: an amount that {x.dtype} does not round away beside x wanted, got {by:g}")
+            moved |= ~_same(before, function(poked))
+    return moved
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
 
 
 def shortest_gradient_path(output: Tensor, leaf: Tensor) -> int | None:

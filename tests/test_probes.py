@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,6 +153,62 @@ def test_reconstruction_is_whole_from_a_rotation_and_nothing_from_noise():
     torch.testing.assert_close(probes.read_back(inputs, inputs), inputs, rtol=0, atol=1e-4)
 
 
+B, T, D = 3, 4, 6
+
+
+def where(*index):
+    wanted = torch.zeros(B, T, D, dtype=torch.bool)
+    wanted[index] = True
+    return wanted
+
+
+@pytest.mark.parametrize(
+    ("function", "shares"),
+    [
+        (torch.sin, lambda b, t, d: where(b, t, d)),
+        (lambda x: F.layer_norm(x, (D,)), lambda b, t, d: where(b, t)),
+        (lambda x: F.rms_norm(x, (D,)), lambda b, t, d: where(b, t)),
+        (lambda x: F.layer_norm(x, (T, D)), lambda b, t, d: where(b)),
+        (
+            lambda x: F.batch_norm(x.transpose(1, 2), None, None, training=True).transpose(1, 2),
+            lambda b, t, d: where(slice(None), slice(None), d),
+        ),
+        (
+            lambda x: F.batch_norm(x.transpose(1, 2), torch.zeros(D).double(), torch.ones(D).double()).transpose(1, 2),
+            lambda b, t, d: where(b, t, d),
+        ),
+        (lambda x: F.instance_norm(x.transpose(1, 2)).transpose(1, 2), lambda b, t, d: where(b, slice(None), d)),
+        (
+            lambda x: F.group_norm(x.reshape(B * T, D), 2).reshape(B, T, D),
+            lambda b, t, d: where(b, t, slice(0, 3) if d < 3 else slice(3, 6)),
+        ),
+        (lambda x: x.cumsum(dim=1), lambda b, t, d: where(b, slice(t, None), d)),
+    ],
+    ids=["sine", "layer", "rms", "layer(T,D)", "batch", "batch-eval", "instance", "group", "causal"],
+)
+def test_an_element_moves_exactly_what_shares_its_statistics(function, shares):
+    x = normal(B, T, D)
+    kept = x.clone()
+    for index in itertools.product(range(B), range(T), range(D)):
+        assert torch.equal(probes.moved_by(function, x, index), shares(*index)), index
+    assert torch.equal(x, kept)
+
+
+def test_several_elements_move_together_and_a_shift_or_a_sign_hides_nothing():
+    x = normal(B, T, D)
+    assert torch.equal(probes.moved_by(lambda x: F.layer_norm(x, (D,)), x, (1, 2)), where(1, 2))
+    assert torch.equal(probes.moved_by(lambda x: F.layer_norm(x, (D,)), x, (slice(None), 2)), where(slice(None), 2))
+    # x + by = −x, and x − 2·by = −x: one of the two pokes leaves the mean square as it was.
+    for value in (-0.5, 1.0):
+        x[0, 0, 0] = value
+        assert torch.equal(probes.moved_by(lambda x: F.rms_norm(x, (D,)), x, (0, 0, 0)), where(0, 0))
+    # The output's shape, not the input's; an in-place function; NaN that stays NaN.
+    assert probes.moved_by(lambda x: x.sum(dim=-1), x, (1, 2, 3)).nonzero().tolist() == [[1, 2]]
+    assert torch.equal(probes.moved_by(lambda x: x.mul_(2), x, (1, 2, 3)), where(1, 2, 3))
+    assert not probes.moved_by(lambda x: x * math.nan, x, (1, 2, 3)).any()
+    assert probes.moved_by(torch.sqrt, -torch.ones(3), 1, by=5).tolist() == [False, True, False]  # NaN becomes 2
+
+
 def chain(x, k):
     for _ in range(k):
         x = x.sin()
@@ -179,6 +236,9 @@ def test_the_shortest_gradient_path(k):
         (lambda: probes.enumerate_paths(torch.ones(17, 1, 1)), "at most 16 blocks wanted .* got 17"),
         (lambda: probes.jacobian(torch.sin, torch.ones(2, 3)), r"x: a vector, shape \(D,\), wanted, got \(2, 3\)"),
         (lambda: probes.read_back(torch.ones(3, 2), torch.ones(4, 2)), "as many rows as inputs, 4, wanted, got 3"),
+        (lambda: probes.moved_by(torch.sin, torch.ones(3, dtype=torch.int64), 0), "x: a floating dtype wanted, got"),
+        (lambda: probes.moved_by(torch.sin, torch.full((3,), 1e9), 0, by=0.1), "float32 does not round away"),
+        (lambda: probes.moved_by(torch.nn.Dropout(), torch.ones(99), 0), "got two; is dropout on"),
         (lambda: probes.branch_jacobians([torch.sin], torch.ones(1, 2), residual=True), "x: a vector"),
     ],
 )

@@ -13,27 +13,18 @@ from addnorm_lib.figures.degradation import KINDS, kind_name
 from addnorm_lib.figures.style import BLACK, GREY, RESIDUAL, SERIES, house_style, new_figure
 from addnorm_lib.messages import _
 from addnorm_lib.panels.canvas import LiveCanvas
-from addnorm_lib.panels.panel import Panel, slider
+from addnorm_lib.panels.panel import Panel, choice, slider
 
 STEPS = 150
 WIDTH = 64
 
 
-def _choice(description: str, options: list[tuple[str, object]], value: object) -> widgets.ValueWidget:
-    return widgets.ToggleButtons(
-        description=description,
-        options=options,
-        value=value,
-        style={"description_width": "190px", "button_width": "92px"},
-    )
-
-
 def _kinds(value: str) -> widgets.ValueWidget:
-    return _choice(_("kind"), [(kind_name(kind), kind) for kind in KINDS], value)
+    return choice(_("kind"), [(kind_name(kind), kind) for kind in KINDS], value)
 
 
 def _norms(value: str | None) -> widgets.ValueWidget:
-    return _choice(_("norm"), [(_("batch"), "batch"), (_("layer"), "layer"), (_("none"), None)], value)
+    return choice(_("norm"), [(_("batch"), "batch"), (_("layer"), "layer"), (_("none"), None)], value)
 
 
 @house_style
@@ -144,8 +135,8 @@ def gradient_panel() -> Panel:
             "depth": slider(_("depth L"), 24, 1, deepest, whole=True),
             "kind": _kinds("plain"),
             "norm": _norms("batch"),
-            "activation": _choice(_("activation"), [(name, name) for name in ("relu", "tanh", "linear")], "relu"),
-            "init": _choice(_("initialisation"), [(name, name) for name in ("he", "lecun", "orthogonal")], "he"),
+            "activation": choice(_("activation"), [(name, name) for name in ("relu", "tanh", "linear")], "relu"),
+            "init": choice(_("initialisation"), [(name, name) for name in ("he", "lecun", "orthogonal")], "he"),
         },
         canvas=LiveCanvas(figure, [line]),
         update=update,

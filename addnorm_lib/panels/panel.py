@@ -5,8 +5,9 @@ stored output shows the same picture and text. The picture is one PNG in an Imag
 """
 
 import base64
+import functools
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -16,12 +17,34 @@ from addnorm_lib.messages import _
 from addnorm_lib.panels.canvas import LiveCanvas
 
 
+class Typed(widgets.Text):
+    """A line of text that `parse` makes a value of, when Enter is pressed or the line is left.
+
+    `parse(text)` raises ValueError with what was wanted; `mistake` is then its message, and `parsed` stays as it was.
+    """
+
+    def __init__(self, description: str, value: str, parse: Callable[[str], Any]) -> None:
+        super().__init__(description=description, value=value, continuous_update=False)
+        self.layout.width, self.style.description_width = "min(560px, 98%)", "190px"
+        self.parse, self.parsed, self.mistake = parse, parse(value), ""
+        self.observe(self._read, names="value")
+
+    def _read(self, change: Mapping[str, Any]) -> None:
+        try:
+            self.parsed, self.mistake = self.parse(change["new"]), ""
+        except ValueError as error:
+            self.mistake = str(error)
+
+
 class Panel:
     """A live panel.
 
     `controls` maps a name to a widget with a `value`; `update(**values)` moves the artists of `canvas` and returns the
-    readout. `panel.set(name=value, …)` does what dragging does, from code, and returns the readout: the cell after a
-    panel uses it to prove that the panel works.
+    readout; of a `Typed` line it gets what was parsed. `panel.set(name=value, …)` does what dragging does, from code,
+    and returns the readout: the cell after a panel uses it to prove that the panel works.
+
+    `rows` names the controls that stand side by side. `links[name](values)` returns the values of the other controls
+    that follow when `name` moves (a preset sets several): all move with one redraw. A link does not set off others.
     """
 
     def __init__(
@@ -31,9 +54,12 @@ class Panel:
         controls: Mapping[str, widgets.ValueWidget],
         canvas: LiveCanvas,
         update: Callable[..., str],
+        *,
+        rows: Sequence[Sequence[str]] = (),
+        links: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] | None = None,
     ) -> None:
         self.title, self.try_this, self.controls = title, try_this, dict(controls)
-        self._canvas, self._update, self._paused = canvas, update, False
+        self._canvas, self._update, self._links, self._paused = canvas, update, dict(links or {}), False
         inches = canvas.figure.get_size_inches()
         self._size = int(inches[0] * DPI), int(inches[1] * DPI)
         self.readout = ""
@@ -44,16 +70,38 @@ class Panel:
         heading = widgets.HTML(f"<b>{html.escape(title)}</b><br>{html.escape(try_this)}")
         for widget, css in ((self._picture, "addnorm-picture"), (self._readout, "addnorm-readout")):
             widget.add_class(css)
-        self.box = widgets.VBox([heading, *self.controls.values(), self._picture, self._readout])
+        self.box = widgets.VBox([heading, *self._laid_out(rows), self._picture, self._readout])
         self.box.add_class("addnorm-panel")
-        for control in self.controls.values():
-            control.observe(self._moved, names="value")
+        for name, control in self.controls.items():
+            control.observe(functools.partial(self._moved, name), names="value")
         self.redraw()
+
+    def _laid_out(self, rows: Sequence[Sequence[str]]) -> list[widgets.Widget]:
+        row_of = {name: row for row in rows for name in row}
+        children = []
+        for name, control in self.controls.items():
+            row = row_of.get(name)
+            if row is None:
+                children.append(control)
+            elif name == row[0]:
+                side_by_side = [self.controls[member] for member in row]
+                for member in side_by_side:
+                    member.layout.width, member.layout.min_width = f"{100 // len(row)}%", "170px"
+                    member.style.description_width = "initial"
+                wrapped = widgets.Layout(flex_flow="row wrap", width=f"min({self._size[0]}px, 100%)")
+                children.append(widgets.HBox(side_by_side, layout=wrapped))
+        return children
 
     @property
     def values(self) -> dict[str, Any]:
-        """The controls' current values."""
+        """The controls' current values (of a `Typed` line: its text)."""
         return {name: control.value for name, control in self.controls.items()}
+
+    def _understood(self) -> dict[str, Any]:
+        return {
+            name: control.parsed if isinstance(control, Typed) else control.value
+            for name, control in self.controls.items()
+        }
 
     def set(self, **values: Any) -> str:
         """Move controls to `values`, redraw once, and return the readout.
@@ -69,13 +117,27 @@ class Panel:
         try:
             for name, value in values.items():
                 self.controls[name].value = value
+                self._follow(name)
         finally:
             self._paused = False
         self.redraw()
         return self.readout
 
+    def _follow(self, name: str) -> None:
+        if name in self._links and not getattr(self.controls[name], "mistake", ""):
+            for other, value in self._links[name](self._understood()).items():
+                self.controls[other].value = value
+
     def _check(self, name: str, value: Any) -> None:
         control = self.controls[name]
+        if isinstance(control, Typed):
+            if not isinstance(value, str):
+                raise ValueError(_("{name}: a text wanted, got {value!r}").format(name=name, value=value))
+            try:
+                control.parse(value)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+            return
         if hasattr(control, "options"):
             choices = [option[1] if isinstance(option, tuple) else option for option in control.options]
             if value not in choices:
@@ -96,13 +158,24 @@ class Panel:
                 )
             )
 
-    def _moved(self, change: Mapping[str, Any]) -> None:
-        if not self._paused:
-            self.redraw()
+    def _moved(self, name: str, change: Mapping[str, Any]) -> None:
+        if self._paused:
+            return
+        self._paused = True
+        try:
+            self._follow(name)
+        finally:
+            self._paused = False
+        self.redraw()
 
     def redraw(self) -> None:
         """Compute, draw, and show: what happens whenever a control moves."""
-        self.readout = self._update(**self.values)
+        self.readout = self._update(**self._understood())
+        mistakes = [f"{c.description}: {c.mistake}." for c in self.controls.values() if getattr(c, "mistake", "")]
+        if mistakes:
+            self.readout = _("{mistakes} Still shown: {readout}").format(
+                mistakes=" ".join(mistakes), readout=self.readout
+            )
         self._png = self._canvas.png()
         self._picture.value = self._png
         self._readout.value = f'<div role="status">{html.escape(self.readout)}</div>'
@@ -150,3 +223,14 @@ def slider(
     if log:
         return widgets.FloatLogSlider(value=value, base=10, min=low, max=high, step=step or 0.1, **common)
     return widgets.FloatSlider(value=value, min=low, max=high, step=step or 0.05, readout_format=".2f", **common)
+
+
+def choice(
+    description: str, options: Sequence[tuple[str, Any]], value: Any, *, menu: bool = False
+) -> widgets.ValueWidget:
+    """Return buttons in the house layout, one of (text, value) to be pressed, or a drop-down menu where they are many."""
+    common: dict[str, Any] = {"description": description, "options": list(options), "value": value}
+    if menu:
+        layout = widgets.Layout(width="min(560px, 98%)")
+        return widgets.Dropdown(**common, layout=layout, style={"description_width": "190px"})
+    return widgets.ToggleButtons(**common, style={"description_width": "190px", "button_width": "92px"})

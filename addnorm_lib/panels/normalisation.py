@@ -1,0 +1,698 @@
+"""Panels of chapter 3: layer norm's numbers, who shares a statistic, batch-mates, leaks, and the sphere."""
+
+import functools
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.patches import Polygon, Rectangle
+from torch import Tensor
+
+from addnorm_lib import reference
+from addnorm_lib.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    SERIES,
+    SKY,
+    VERMILION,
+    house_style,
+    new_figure,
+)
+from addnorm_lib.messages import N_, _
+from addnorm_lib.panels.canvas import LiveCanvas
+from addnorm_lib.panels.panel import Panel, Typed, choice, slider
+from addnorm_lib.probes import moved_by
+
+EPS = 1e-5
+
+
+def short(value: float, digits: int = 3) -> str:
+    """Return a number in few characters: 1.34, -0.0841, 1.6e-5, 0 (never -0)."""
+    text = f"{value + 0.0:.{digits}g}"
+    return re.sub(r"e([+-])0*", lambda found: "e" + found[1].replace("+", ""), text)
+
+
+def _near_one(value: float, rest: float) -> str:
+    """Return a number that may be hard to tell from 1, given 1 − value as well."""
+    return short(value) if rest >= 1e-3 else _("1 - {rest}").format(rest=short(rest, 1))
+
+
+def _listed(values: Sequence[float], digits: int = 3) -> str:
+    return f"[{', '.join(short(value, digits) for value in values)}]"
+
+
+# Layer norm's numbers --------------------------------------------------------------------------------------------------
+
+MAX_FEATURES = 4
+LARGEST = 5e8
+PRESETS: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {  # x, γ, β
+    N_("1, 2, 3, 4"): ("1, 2, 3, 4", (), ()),
+    N_("a usual token: 0.2, -0.1, 0.3"): ("0.2, -0.1, 0.3", (), ()),
+    N_("large: 100, -50, 80"): ("100, -50, 80", (), ()),
+    N_("tiny: 1e-4, -2e-4, 3e-4"): ("1e-4, -2e-4, 3e-4", (), ()),
+    N_("γ and β at work: -1, 0, 1"): ("-1, 0, 1", (2, 1, 0.5), (1, 0, -1)),
+    N_("constant: 0.7, 0.7, 0.7, 0.7"): ("0.7, 0.7, 0.7, 0.7", (), ()),
+    N_("two numbers only: 3, 7"): ("3, 7", (), ()),
+    N_("huge: 1e8, 2e8, 3e8, 4e8"): ("1e8, 2e8, 3e8, 4e8", (), ()),
+    N_("one outlier: 1, 2, 3, 100"): ("1, 2, 3, 100", (), ()),
+}
+
+
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Return the one to four numbers in a text such as "1, 2, 3, 4" or "[.2 −.1 .3]".
+
+    Raises ValueError for other counts, for what is no number, and for numbers of more than 5e8 in size.
+    """
+    wanted = _("1 to {count} numbers, such as 1, 2, 3, 4, wanted").format(count=MAX_FEATURES)
+    numbers = []
+    for word in text.replace("−", "-").strip("[]() ").replace(",", " ").split():
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            raise ValueError(_("{wanted}, got {got!r}").format(wanted=wanted, got=word)) from None
+        if not abs(numbers[-1]) <= LARGEST:
+            raise ValueError(_("numbers from -5e8 to 5e8 wanted, got {got}").format(got=word))
+    if not 1 <= len(numbers) <= MAX_FEATURES:
+        raise ValueError(_("{wanted}, got {got}").format(wanted=wanted, got=len(numbers)))
+    return tuple(numbers)
+
+
+def _names(letter: str) -> list[str]:
+    return [f"{letter}{i}" for i in range(1, MAX_FEATURES + 1)]
+
+
+def _as_sliders(x: Sequence[float]) -> dict[str, float]:
+    """Return the sliders' values for x: a power of ten, and shapes of at most 5 that it multiplies."""
+    largest = max(abs(value) for value in x)
+    power = min(8, max(-8, math.ceil(math.log10(largest / 5)))) if largest else 0
+    scale = 10.0**power
+    shapes = [value / scale for value in x] + [0.0] * (MAX_FEATURES - len(x))
+    return {"scale": scale, **dict(zip(_names("x"), shapes, strict=True))}
+
+
+def _from_text(values: dict[str, Any]) -> dict[str, Any]:
+    return {**_as_sliders(values["x"]), "preset": None}
+
+
+def _from_sliders(values: dict[str, Any], at_least: int = 1) -> dict[str, Any]:
+    features = max(at_least, len(values["x"]))
+    x = [values[name] * values["scale"] for name in _names("x")[:features]]
+    return {"x": ", ".join(f"{value + 0.0:.6g}" for value in x), "preset": None}
+
+
+def _from_preset(values: dict[str, Any]) -> dict[str, Any]:
+    text, weight, bias = PRESETS[values["preset"]]
+    gammas = [*weight, *[1.0] * (MAX_FEATURES - len(weight))]
+    betas = [*bias, *[0.0] * (MAX_FEATURES - len(bias))]
+    return {
+        "x": text,
+        **_as_sliders(parse_numbers(text)),
+        **dict(zip(_names("gamma"), gammas, strict=True)),
+        **dict(zip(_names("beta"), betas, strict=True)),
+    }
+
+
+@house_style
+def layer_norm_panel() -> Panel:
+    """Return a panel: layer norm of one token of one to four features, with ε, γ and β live.
+
+    x̂ = (x − μ)/√(σ² + ε), y = γ·x̂ + β, in float64; below it, x̂'s deviation σ/√(σ² + ε) against x's own.
+    """
+    figure, axes = new_figure(8.6, 3.9)
+    figure.delaxes(axes)
+    grid = figure.add_gridspec(2, 3, height_ratios=(1.25, 1))
+    places = np.arange(MAX_FEATURES)
+    styles = ((BLUE, "", 6.5), (ORANGE, "///", 2.4), (GREEN, "...", 7.5))
+    bars, numbers, moving = [], [], []
+    tops = [figure.add_subplot(grid[0, column]) for column in range(3)]
+    for ax, (colour, hatch, limit) in zip(tops, styles, strict=True):
+        bars.append(
+            ax.bar(places, np.zeros(MAX_FEATURES), color=colour, edgecolor="white", linewidth=0, hatch=hatch, width=0.7)
+        )
+        numbers.append([ax.text(place, 0, "", ha="center", fontsize=10) for place in places])
+        ax.axhline(0, color=BLACK, linewidth=0.8)
+        ax.set_ylim(-limit, limit)
+        ax.set_xlim(-0.6, MAX_FEATURES - 0.4)
+        ax.set_xticks(places, [f"{i}" for i in places + 1])
+        ax.set_xlabel(_("feature"))
+        ax.grid(False, axis="x")
+    tops[1].set_title(_("x̂ = (x − μ)/√(σ² + ε)"))
+    tops[2].set_title(_("y = γ·x̂ + β  (x̂ marked –)"))
+    tops[0].set_title(_("input x"))
+    unit = tops[0].text(1, 1.04, "", transform=tops[0].transAxes, ha="right", fontsize=10, color=GREY)
+    affine = [tops[2].text(place, -7.3, "", ha="center", va="bottom", fontsize=9, color=GREY) for place in places]
+    (before,) = tops[2].plot([], [], color=BLACK, marker="_", markersize=26, linestyle="")
+
+    curve_ax = figure.add_subplot(grid[1, :])
+    curve_ax.set_xscale("log")
+    low, high = 1e-9, 1e4
+    curve_ax.set_xlim(low, high)
+    curve_ax.set_xticks([10.0**p for p in range(-8, 5, 2)])
+    curve_ax.set_ylim(-0.08, 1.4)
+    curve_ax.set_yticks([0, 0.5, 1])
+    curve_ax.set_xlabel(_("σ, the input's standard deviation"))
+    curve_ax.set_ylabel(_("deviation of x̂"))
+    deviations = np.geomspace(low, high, 140)
+    (curve,) = curve_ax.plot([], [], color=BLACK, linewidth=1.4)
+    (knee,) = curve_ax.plot([], [], color=GREY, linewidth=1)
+    knee_name = curve_ax.text(0, 0.04, "", color=GREY)
+    (point,) = curve_ax.plot([], [], color=VERMILION, marker="o", markersize=10, linestyle="", clip_on=False)
+    point_name = curve_ax.text(0, 0, "", color=VERMILION, va="bottom")
+    moving += [curve, knee, knee_name, point, point_name, unit, before, *affine]
+    for drawn, texts in zip(bars, numbers, strict=True):
+        moving += [*drawn, *texts]
+
+    x_names, gammas, betas = _names("x"), _names("gamma"), _names("beta")
+    text = next(iter(PRESETS.values()))[0]
+    start = _as_sliders(parse_numbers(text))
+    controls = {
+        "preset": choice(_("example"), [(_(name), name) for name in PRESETS], next(iter(PRESETS)), menu=True),
+        "x": Typed(_("x, typed"), text, parse_numbers),
+        "scale": slider(_("scale of x"), start["scale"], -8, 8, log=True),
+        "eps": slider("ε", EPS, -12, 0, log=True),
+        **{name: slider(f"x{'₁₂₃₄'[i]}", start[name], -5, 5, 0.1) for i, name in enumerate(x_names)},
+        **{name: slider(f"γ{'₁₂₃₄'[i]}", 1, -2, 2, 0.1) for i, name in enumerate(gammas)},
+        **{name: slider(f"β{'₁₂₃₄'[i]}", 0, -2, 2, 0.1) for i, name in enumerate(betas)},
+    }
+
+    def show_features(count: int) -> None:
+        for i in range(MAX_FEATURES):
+            for name in (x_names[i], gammas[i], betas[i]):
+                controls[name].layout.display = None if i < count else "none"
+            for artists in (*bars, *numbers, affine):
+                artists[i].set_visible(i < count)
+
+    def update(x: tuple[float, ...], scale: float, eps: float, **others: Any) -> str:
+        count = len(x)
+        show_features(count)
+        weight = [others[name] for name in gammas[:count]]
+        bias = [others[name] for name in betas[:count]]
+        # Layer norm does not see a common shift; without this one rounding would keep a constant x from giving β.
+        shifted = np.array(x) - x[0]
+        normal = reference.layer_norm(shifted, eps=eps)
+        y = reference.layer_norm(shifted, weight, bias, eps)
+        mean, var = float(np.mean(x)), float(shifted.var())
+        deviation, out = math.sqrt(var), float(normal.std())
+        rest = eps / (var + eps)
+        deviates = _near_one(out, -math.expm1(math.log1p(-rest) / 2) if rest < 1 else 1.0)
+
+        heights = (np.array(x) / scale, normal, y)
+        for drawn, texts, values, shown, ax in zip(bars, numbers, heights, (x, normal, y), tops, strict=True):
+            gap = 0.03 * ax.get_ylim()[1]
+            for bar, text, height, value in zip(drawn, texts, values, shown, strict=False):
+                bar.set_height(height)
+                text.set_text(short(value))
+                text.set_y(height + (gap if height >= 0 else -gap))
+                text.set_va("bottom" if height >= 0 else "top")
+        for text, g, b in zip(affine, weight, bias, strict=False):
+            text.set_text(f"γ {short(g, 2)}\nβ {short(b, 2)}")
+        before.set_data(places[:count], normal)
+        unit.set_text(_("(axis in units of {scale})").format(scale=short(scale)))
+        curve.set_data(deviations, deviations / np.sqrt(deviations**2 + eps))
+        knee.set_data([math.sqrt(eps)] * 2, [-0.08, 1.08])
+        knee_name.set_text(_(" √ε = {root}").format(root=short(math.sqrt(eps))))
+        knee_name.set_x(math.sqrt(eps))
+        at = min(max(deviation, low), high)
+        point.set_data([at], [out])
+        point_name.set_text(_("  σ = {before} gives {after}  ").format(before=short(deviation), after=deviates))
+        # Above the curve, on the side where it is empty.
+        point_name.set_x(at)
+        point_name.set_y(max(out + 0.06, 0.1))
+        point_name.set_ha("left" if at < 1e-7 else "right")
+        return _(
+            "x = {x}: μ = {mean}, σ² = {var}. With ε = {eps}, σ²/(σ² + ε) = {ratio}. "
+            "Normalised {normal}, standard deviation {out}. With γ = {weight}, β = {bias}: y = {y}."
+        ).format(
+            x=_listed(x, 6),
+            mean=short(mean),
+            var=short(var),
+            eps=short(eps, 2),
+            ratio=_near_one(1 - rest, rest),
+            normal=_listed(normal),
+            out=deviates,
+            weight=_listed(weight),
+            bias=_listed(bias),
+            y=_listed(y),
+        )
+
+    def own(values: dict[str, Any]) -> dict[str, Any]:
+        return {"preset": None}
+
+    return Panel(
+        title=_("Layer norm, number by number"),
+        try_this=_(
+            "Predict, then drag: does the scale of x change the normalised bars? How far down until they are half as "
+            "tall? What brings them back: γ, or a smaller ε? Type numbers of your own, one to four."
+        ),
+        controls=controls,
+        canvas=LiveCanvas(figure, moving),
+        update=update,
+        rows=[("preset", "x"), ("scale", "eps"), x_names, gammas, betas],
+        links={
+            "preset": _from_preset,
+            "x": _from_text,
+            "scale": _from_sliders,
+            **{name: functools.partial(_from_sliders, at_least=i + 1) for i, name in enumerate(x_names)},
+            **dict.fromkeys([*gammas, *betas], own),
+        },
+    )
+
+
+# Who shares a statistic ------------------------------------------------------------------------------------------------
+
+BATCH, TOKENS, FEATURES = 2, 3, 4
+Norm = Callable[[Tensor], Tensor]
+
+
+def _channels_second(norm: Norm) -> Norm:
+    """Return the norm of (B, T, D) that `norm`, made for (B, D, T), is."""
+    return lambda x: norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+def _running(features: int) -> tuple[Tensor, Tensor]:
+    return torch.zeros(features, dtype=torch.float64), torch.ones(features, dtype=torch.float64)
+
+
+NORMS: dict[str, tuple[str, Norm]] = {
+    "layer": (N_("LayerNorm(D), the Transformer's"), lambda x: F.layer_norm(x, x.shape[-1:])),
+    "rms": (N_("RMSNorm(D)"), lambda x: F.rms_norm(x, x.shape[-1:], eps=EPS)),
+    "batch": (
+        N_("BatchNorm1d(D), training"),
+        _channels_second(lambda x: F.batch_norm(x, None, None, training=True)),
+    ),
+    "batch, eval": (
+        N_("BatchNorm1d(D), evaluation"),
+        _channels_second(lambda x: F.batch_norm(x, *_running(x.shape[1]))),
+    ),
+    "instance": (N_("InstanceNorm1d(D), over time"), _channels_second(F.instance_norm)),
+    "group": (N_("GroupNorm(2, D), over time too"), _channels_second(lambda x: F.group_norm(x, 2))),
+    "group of a token": (
+        N_("GroupNorm(2, D), token by token"),
+        lambda x: F.group_norm(x.flatten(0, 1), 2).unflatten(0, x.shape[:2]),
+    ),
+    "layer of a sequence": (N_("LayerNorm((T, D)), a trap"), lambda x: F.layer_norm(x, x.shape[1:])),
+}
+
+
+def _cells(ax: Any, rows: int, columns: int) -> tuple[list[Rectangle], list[Any]]:
+    """Return rows × columns cells, row by row from the top, and a text in each."""
+    ax.set_xlim(-0.5, columns - 0.5)
+    ax.set_ylim(rows - 0.5, -0.5)
+    ax.set_xticks(range(columns))
+    ax.set_yticks(range(rows))
+    ax.tick_params(length=0)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    places = [(row, column) for row in range(rows) for column in range(columns)]
+    boxes = [Rectangle((c - 0.48, r - 0.47), 0.96, 0.94, facecolor="white", edgecolor=GREY) for r, c in places]
+    for box in boxes:
+        ax.add_patch(box)
+    return boxes, [ax.text(c, r, "", ha="center", va="center") for r, c in places]
+
+
+def _paint(box: Rectangle, colour: str, hatch: str | None, bold: bool) -> None:
+    box.set(facecolor=colour, hatch=hatch, edgecolor=BLACK if bold else GREY, linewidth=3 if bold else 0.8)
+
+
+@house_style
+def axis_panel(seed: int = 0) -> Panel:
+    """Return a panel: which numbers of a (B, T, D) = (2, 3, 4) block share a cell's statistic, for eight norms.
+
+    The picture follows no rule: the chosen element is poked, PyTorch's norm runs again, and the outputs that change
+    are lit (`probes.moved_by`).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x = (3 * torch.randn(BATCH, TOKENS, FEATURES, generator=generator, dtype=torch.float64)).round(decimals=1)
+
+    figure, axes = new_figure(8.6, 2.9, columns=BATCH)
+    boxes, texts = [], []
+    for b, ax in enumerate(axes):
+        cells = _cells(ax, TOKENS, FEATURES)
+        boxes += cells[0]
+        texts += cells[1]
+        ax.set_title(_("sequence b = {b}").format(b=b))
+        ax.set_xlabel(_("feature d"))
+        ax.set_ylabel(_("token t"))
+
+    def update(norm: str, b: int, t: int, d: int) -> str:
+        name, function = NORMS[norm]
+        y = function(x)
+        moved = moved_by(function, x, (b, t, d))
+        for index, box, text in zip(np.ndindex(x.shape), boxes, texts, strict=True):
+            lit = bool(moved[index])
+            _paint(box, SKY if lit else "white", "//" if lit else None, index == (b, t, d))
+            text.set_text(_("x {x}\ny {y}").format(x=short(x[index].item()), y=f"{y[index].item():.2f}"))
+            text.set_bbox({"facecolor": SKY, "edgecolor": "none", "pad": 1} if lit else None)
+            text.set_fontweight("bold" if index == (b, t, d) else "normal")
+        group, value = x[moved], x[b, t, d].item()
+        if norm == "batch, eval":
+            mean, spread, what = 0.0, 1.0, _("running mean and variance")
+        elif norm == "rms":
+            mean, spread, what = 0.0, group.square().mean().item(), _("mean square of the lit x")
+        else:
+            mean, spread, what = (
+                group.mean().item(),
+                group.var(correction=0).item(),
+                _("mean and variance of the lit x"),
+            )
+        extent = ", ".join(
+            _("all {axis}").format(axis=axis) if len(touched) == size else f"{axis} = {' '.join(map(str, touched))}"
+            for axis, size, touched in zip(
+                "btd", x.shape, (where.unique().tolist() for where in moved.nonzero(as_tuple=True)), strict=True
+            )
+        )
+        return _(
+            "{norm}: poking x[{b}, {t}, {d}] moves {count} of {size} outputs: {extent}. "
+            "There y = ({value} - {mean:.2f})/√({spread:.2f} + 1e-5) = {y:.2f}, with the {what}."
+        ).format(
+            norm=_(name),
+            b=b,
+            t=t,
+            d=d,
+            count=int(moved.sum()),
+            size=moved.numel(),
+            extent=extent,
+            value=short(value),
+            mean=mean + 0.0,
+            spread=spread,
+            y=y[b, t, d].item(),
+            what=what,
+        )
+
+    return Panel(
+        title=_("Who shares a statistic?"),
+        try_this=_(
+            "Predict which cells light up when the bold one is poked; then choose the norm. Which norm lets a token "
+            "feel its batch-mates? Which lets it feel later tokens?"
+        ),
+        controls={
+            "norm": choice(_("norm"), [(_(name), key) for key, (name, _norm) in NORMS.items()], "layer", menu=True),
+            "b": slider("b", 0, 0, BATCH - 1, whole=True),
+            "t": slider("t", 1, 0, TOKENS - 1, whole=True),
+            "d": slider("d", 2, 0, FEATURES - 1, whole=True),
+        },
+        canvas=LiveCanvas(figure, [*boxes, *texts]),
+        update=update,
+        rows=[("b", "t", "d")],
+    )
+
+
+# Batch-mates -----------------------------------------------------------------------------------------------------------
+
+DRAWS = 100
+LARGEST_BATCH = 128
+
+
+@house_style
+def batch_noise_panel(seed: int = 0) -> Panel:
+    """Return a panel: what batch norm and layer norm make of one fixed sample in 100 random batches of size B.
+
+    On the left the deviation of the batch mean over those batches, and the law 1/√B.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    mates = torch.randn(LARGEST_BATCH, DRAWS, FEATURES, generator=generator, dtype=torch.float64)
+    sample = torch.tensor([1.0, -0.5, 0.25, -1.0], dtype=torch.float64)
+    sizes = 2 ** np.arange(0, LARGEST_BATCH.bit_length())
+
+    def spread(size: int) -> float:
+        return mates[:size].mean(dim=0).std(dim=0).square().mean().sqrt().item()
+
+    figure, (law_ax, out_ax) = new_figure(8.6, 3.0, columns=2, width_ratios=(1, 1.5))
+    law_ax.set_xscale("log", base=2)
+    law_ax.set_yscale("log")
+    law_ax.set_xlim(0.8, 1.3 * LARGEST_BATCH)
+    law_ax.set_ylim(0.05, 2)
+    law_ax.set_xticks(sizes[::2], [str(size) for size in sizes[::2]])
+    law_ax.set_yticks([0.1, 0.3, 1], ["0.1", "0.3", "1"])
+    law_ax.minorticks_off()
+    law_ax.set_xlabel(_("batch size B"))
+    law_ax.set_title(_("deviation of the batch mean"))
+    law_ax.plot(sizes, sizes**-0.5, color=GREY, linestyle=":")
+    law_ax.plot(sizes, [spread(int(size)) for size in sizes], color=BLUE, marker="o", linestyle="")
+    law_ax.text(2.2, 0.8, "1/√B", color=GREY)
+    (mark,) = law_ax.plot([], [], color=BLACK, marker="o", markersize=13, markerfacecolor="none", linestyle="")
+    out_ax.set_xlim(-1, DRAWS)
+    out_ax.set_ylim(-4, 4)
+    out_ax.set_xlabel(_("draw of the batch-mates"))
+    out_ax.set_title(_("output of one fixed sample (feature 1)"))
+    draws = np.arange(DRAWS)
+    (batch,) = out_ax.plot([], [], **{**SERIES[1], "linestyle": ""}, label=_("batch norm"))
+    (layer,) = out_ax.plot([], [], color=BLUE, label=_("layer norm"))
+    refusal = out_ax.text(DRAWS / 2, -2, "", ha="center", color=VERMILION)
+    out_ax.legend(loc="upper right", ncols=2)
+
+    def update(B: int, value: float, mode: str) -> str:
+        token = sample.clone()
+        token[0] = value
+        together = mates[:B].clone()
+        together[0] = token
+        alone = F.layer_norm(together[0], (FEATURES,))[:, 0]
+        layer.set_data(draws, alone)
+        mark.set_data([B], [spread(B)])
+        try:
+            # One channel for each draw and feature: all the batches in one call.
+            channels = together.flatten(1)
+            outputs = F.batch_norm(channels, *_running(channels.shape[1]), training=mode == "train")[0]
+        except ValueError as error:
+            batch.set_data([], [])
+            refusal.set_text(_("batch norm refuses B = 1"))
+            said = _('batch norm refuses: "{error}"').format(error=str(error).split(",")[0])
+        else:
+            outputs = outputs.reshape(DRAWS, FEATURES)[:, 0]
+            batch.set_data(draws, outputs)
+            refusal.set_text("")
+            low, high = outputs.min().item(), outputs.max().item()
+            said = _("batch norm gives the sample's feature 1 anything from {low:.2f} to {high:.2f}, deviation {std}")
+            if low == high:
+                said = _("batch norm's running statistics (mean 0, variance 1) give {low:.2f}, the same each time")
+            said = said.format(low=low, high=high, std=short(outputs.std().item(), 2))
+        same = bool((alone == alone[0]).all())
+        return _(
+            "B = {B}, feature 1 of the sample is {value:.2f}. Deviation of the batch mean {mean:.2f} "
+            "(1/√B = {law:.2f}). Over {draws} draws of batch-mates {said}; layer norm gives {layer:.2f}, {constant}."
+        ).format(
+            B=B,
+            value=value,
+            mean=spread(B),
+            law=B**-0.5,
+            draws=DRAWS,
+            said=said,
+            layer=alone[0].item(),
+            constant=_("the same bits each time") if same else _("not the same each time"),
+        )
+
+    return Panel(
+        title=_("One sample, a hundred batches"),
+        try_this=_(
+            "Predict: how many batch-mates does it take to halve the noise? Drag B. Go down to 2, then to 1. "
+            "Is the noise gone in evaluation mode, and what is it that batch norm uses there?"
+        ),
+        controls={
+            "B": slider(_("batch size B"), 8, 1, LARGEST_BATCH, whole=True),
+            "value": slider(_("the sample's feature 1"), 1, -3, 3, 0.05),
+            "mode": choice(_("batch norm in mode"), [(_("training"), "train"), (_("evaluation"), "eval")], "train"),
+        },
+        canvas=LiveCanvas(figure, [mark, batch, layer, refusal]),
+        update=update,
+    )
+
+
+# Leaks -----------------------------------------------------------------------------------------------------------------
+
+LENGTH = 6
+LEAKING = ("batch", "batch, eval", "layer", "layer of a sequence")
+
+
+@house_style
+def leak_panel(seed: int = 0) -> Panel:
+    """Return a panel: which tokens' outputs move when padding, or one later token, changes in a (2, 6, 4) batch.
+
+    Either token j of sequence 0 changes, by a times a fixed random vector, or all from token j on are padding that
+    changes from 0 to a times that vector. Each cell says by how much the token's output moves (the largest of its
+    features).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randn(BATCH, LENGTH, FEATURES, generator=generator, dtype=torch.float64)
+    direction = torch.randn(FEATURES, generator=generator, dtype=torch.float64)
+
+    figure, axes = new_figure(8.6, 3.2, rows=2, columns=2)
+    boxes, texts = [], []
+    for key, ax in zip(LEAKING, axes.flat, strict=True):
+        cells = _cells(ax, BATCH, LENGTH)
+        boxes.append(cells[0])
+        texts.append(cells[1])
+        ax.set_title(_(NORMS[key][0]))
+        ax.set_yticks(range(BATCH), [f"b = {b}" for b in range(BATCH)])
+    for ax in axes[1]:
+        ax.set_xlabel(_("token t (bold: the input changed)"))
+
+    def update(what: str, j: int, a: float) -> str:
+        before, after = tokens.clone(), tokens.clone()
+        changed = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
+        if what == "padding":
+            changed[0, j:] = True
+            before[changed] = 0
+            after[changed] = a * direction
+            watched = ~changed
+        else:
+            changed[0, j] = True
+            after[0, j] += a * direction
+            watched = torch.zeros_like(changed)
+            watched[0, :j] = True
+        verdicts = []
+        for key, cells, words in zip(LEAKING, boxes, texts, strict=True):
+            name, function = NORMS[key]
+            moved = (function(after) - function(before)).abs().amax(dim=-1)
+            for index, box, text in zip(np.ndindex(changed.shape), cells, words, strict=True):
+                leak = bool(moved[index] > 0 and not changed[index])
+                colour = ORANGE if leak else SKY if changed[index] else "white"
+                _paint(box, colour, "//" if leak else None, bool(changed[index]))
+                text.set_text("0" if moved[index] == 0 else f"{moved[index].item():.2f}")
+                text.set_bbox({"facecolor": colour, "edgecolor": "none", "pad": 1} if leak else None)
+            most = moved[watched].max().item()
+            verdicts.append(_("{norm} {most}").format(norm=_(name), most=f"{most:.2f}" if most else _("exactly 0")))
+        told = (
+            _(
+                "The padding (tokens {j} to {last} of sequence 0) changes from 0 to size {a:.2f}: real tokens move by up to"
+            )
+            if what == "padding"
+            else _("Token {j} of sequence 0 changes by {a:.2f}: the tokens before it move by up to")
+        )
+        return f"{told.format(j=j, last=LENGTH - 1, a=a)} {'; '.join(verdicts)}."
+
+    return Panel(
+        title=_("What leaks: padding, and the future"),
+        try_this=_(
+            "Predict: under which norms do the tokens before j feel the change? Then choose padding: who feels what "
+            "should not be there at all?"
+        ),
+        controls={
+            "what": choice(_("what changes"), [(_("a later token"), "token"), (_("padding"), "padding")], "token"),
+            "j": slider(_("position j"), 4, 1, LENGTH - 1, whole=True),
+            "a": slider(_("size a of the change"), 2, -5, 5, 0.25),
+        },
+        canvas=LiveCanvas(figure, [artist for group in (*boxes, *texts) for artist in group]),
+        update=update,
+        rows=[("j", "a")],
+    )
+
+
+# The sphere ------------------------------------------------------------------------------------------------------------
+
+RADIUS = math.sqrt(3)
+ONES = np.ones(3) / RADIUS
+PLANE = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # an orthonormal basis of the plane x·(1, 1, 1) = 0
+FAMILIES = (
+    (N_("a, scaled"), np.array([1.2, -0.3, 0.1]) * np.linspace(0.4, 2.2, 6)[:, None]),
+    (N_("b, shifted"), np.array([-0.6, 0.9, -0.2]) + np.linspace(-1.3, 1.6, 6)[:, None]),
+)
+
+
+@house_style
+def sphere_panel(seed: int = 0) -> Panel:
+    """Return a panel: tokens of three features on their way through layer norm, in space and within its plane.
+
+    Layer norm projects onto the plane x₁ + x₂ + x₃ = 0 and then moves every point to the circle of radius √3 in it:
+    the length of x̂ is √(D·σ²/(σ² + ε)). RMSNorm moves to the sphere of radius √3, without the projection.
+    """
+    cloud = np.random.default_rng(seed).normal(size=(14, 3)) * 1.2
+    groups = [*FAMILIES, (N_("others"), cloud)]
+    figure, (space, plane) = new_figure(8.6, 4.0, columns=2)
+    for ax in (space, plane):
+        ax.set_xlim(-3.4, 3.4)
+        ax.set_ylim(-3.0, 3.0)
+        ax.set_aspect("equal")
+    space.set_axis_off()
+    space.set_title(_("in space, with the plane and the circle"))
+    plane.set_title(_("the plane, seen along (1, 1, 1)"))
+    plane.set_xlabel(_("(x₁ − x₂)/√2"))
+    plane.set_ylabel(_("(x₁ + x₂ − 2x₃)/√6"))
+    angles = np.linspace(0, 2 * np.pi, 73)
+    circle = RADIUS * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    plane.plot(*circle.T, color=BLACK, linewidth=1)
+    plane.annotate("√3", RADIUS * np.array([0.72, 0.72]), color=BLACK, fontsize=11)
+    space.plot(*circle.T, color=GREY, linewidth=0.8, linestyle=":")  # the sphere's outline is a circle from anywhere
+    square = Polygon(np.zeros((4, 2)), closed=True, facecolor=SKY, alpha=0.25, edgecolor=BLUE)
+    space.add_patch(square)
+    (ring,) = space.plot([], [], color=BLACK, linewidth=1)
+    (axle,) = space.plot([], [], color=GREY, linestyle="--", linewidth=1)
+    axle_name = space.text(0, 0, "(1, 1, 1)", color=GREY, fontsize=9)
+    rods = [space.plot([], [], color=GREY, linewidth=0.8)[0] for _axis in range(3)]
+    rod_names = [space.text(0, 0, f"x{'₁₂₃'[i]}", color=GREY, ha="center", va="center") for i in range(3)]
+    dots = []
+    for ax in (space, plane):
+        dots.append(
+            [
+                ax.plot([], [], **{**style, "linestyle": ""}, markersize=6, label=_(name))[0]
+                for (name, _points), style in zip(groups, SERIES, strict=False)
+            ]
+        )
+    plane.legend(loc="lower right", fontsize=9, handletextpad=0.1)
+
+    def on_the_way(x: np.ndarray, stage: float, norm: str, eps: float) -> np.ndarray:
+        centred = x - x.mean(axis=1, keepdims=True)
+        if norm == "rms":
+            return x + stage / 2 * (reference.rms_norm(x, eps=eps) - x)
+        if stage <= 1:
+            return x + stage * (centred - x)
+        return centred + (stage - 1) * (reference.layer_norm(x, eps=eps) - centred)
+
+    def update(norm: str, stage: float, turn: int, eps: float) -> str:
+        a, tilt = math.radians(turn), math.radians(22)
+        right = np.array([-math.sin(a), math.cos(a), 0])
+        up = np.array([-math.sin(tilt) * math.cos(a), -math.sin(tilt) * math.sin(a), math.cos(tilt)])
+        view = np.stack([right, up], axis=1)
+        square.set_xy(2.3 * np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]]) @ PLANE @ view)
+        ring.set_data(*(circle @ PLANE @ view).T)
+        axle.set_data(*(np.array([-2.8, 2.8])[:, None] * ONES @ view).T)
+        axle_name.set_position(2.95 * ONES @ view)
+        for i, (rod, name) in enumerate(zip(rods, rod_names, strict=True)):
+            end = np.eye(3)[i]
+            rod.set_data(*(np.array([0, 2.5])[:, None] * end @ view).T)
+            name.set_position(2.75 * end @ view)
+        points = [on_the_way(x, stage, norm, eps) for _name, x in groups]
+        for lines, seen in zip(dots, (view, PLANE.T), strict=True):
+            for line, x in zip(lines, points, strict=True):
+                line.set_data(*(x @ seen).T)
+        everything = np.concatenate(points)
+        lengths = np.linalg.norm(everything, axis=1)
+        apart = [max(np.linalg.norm(p - q) for p in x for q in x) for x in points[:2]]
+        return _(
+            "{norm}, step {stage:.2f} of 2, ε = {eps}, seen from {turn}°. Farthest from the plane: {off:.2f}. Lengths "
+            "{low:.2f} to {high:.2f} (√3 = 1.73). Largest gap among the scaled points {scaled:.2f}, among the shifted "
+            "{shifted:.2f}."
+        ).format(
+            norm=_("Layer norm") if norm == "layer" else _("RMSNorm"),
+            stage=stage,
+            eps=short(eps, 2),
+            turn=turn,
+            off=np.abs(everything @ ONES).max(),
+            low=lengths.min(),
+            high=lengths.max(),
+            scaled=apart[0],
+            shifted=apart[1],
+        )
+
+    return Panel(
+        title=_("The sphere"),
+        try_this=_(
+            "Predict where the scaled and the shifted points end; then drag the step from 0 (input) over 1 (centred) "
+            "to 2 (normalised), and turn. Then RMSNorm: which family stays spread out? Then raise ε."
+        ),
+        controls={
+            "norm": choice(_("norm"), [(_("layer norm"), "layer"), (_("RMSNorm"), "rms")], "layer"),
+            "stage": slider(_("step"), 0, 0, 2, 0.05),
+            "turn": slider(_("turn (°)"), 25, -180, 180, 5, whole=True),
+            "eps": slider("ε", EPS, -5, 1, log=True),
+        },
+        canvas=LiveCanvas(figure, [square, ring, axle, axle_name, *rods, *rod_names, *dots[0], *dots[1]]),
+        update=update,
+        rows=[("stage", "turn", "eps")],
+    )
