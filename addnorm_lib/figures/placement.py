@@ -231,8 +231,7 @@ def training_curves(results: Results) -> Picture:
             ax.plot(steps, curve, color=style["color"], linewidth=0.5, alpha=0.35)
         ax.plot(steps, np.median(curves, axis=0), label=arm_name(record), markevery=20, **style)
         words.append(f"{arm_name(record)}: {_verdict(np.median(record.train_loss))}")
-    ax.axhline(GUESS, color=GREY, linewidth=0.8)
-    ax.annotate(_("guessing, ln 8"), (0, GUESS), xytext=(2, 4), textcoords="offset points", color=GREY, fontsize=9)
+    _mark_guessing(ax, steps[-1], "right")
     ax.set_yscale("log")
     ax.set_ylim(2e-3, 4)
     ax.set_xlim(0, steps[-1] + 5)
@@ -242,6 +241,12 @@ def training_curves(results: Results) -> Picture:
     depth = results[0].run.value("depth")
     text = _("Training loss of {depth}-layer stacks; thin lines are single seeds. Final medians: {words}.")
     return Picture(figure, text.format(depth=depth, words="; ".join(words)))
+
+
+def _mark_guessing(ax: Any, x: float, side: str) -> None:
+    ax.axhline(GUESS, color=GREY, linewidth=0.8)
+    shown = {"xytext": (0, 4), "textcoords": "offset points", "color": GREY, "fontsize": 9, "ha": side}
+    ax.annotate(_("guessing, ln 8"), (x, GUESS), **shown)
 
 
 def _verdict(loss: float) -> str:
@@ -267,10 +272,7 @@ def losses_by_depth(results: Results) -> Picture:
         ax.plot(x, np.median(losses, axis=1), label=arm_name(some[0]), **style)
         deepest = some[-1].run.value("depth")
         words.append(f"{arm_name(some[0])} ({deepest}): {_verdict(np.median(losses[-1]))}")
-    ax.axhline(GUESS, color=GREY, linewidth=0.8)
-    ax.annotate(
-        _("guessing, ln 8"), (depths[0], GUESS), xytext=(2, 4), textcoords="offset points", color=GREY, fontsize=9
-    )
+    _mark_guessing(ax, depths[0], "left")
     ax.set_yscale("log")
     ax.set_ylim(top=6)
     _powers_of_two(ax, depths, _("depth L (layers)"))
@@ -307,14 +309,12 @@ def rank_collapse(residuals: Mapping[str, Array]) -> Picture:
     for (name, values), style in zip(residuals.items(), SERIES, strict=False):
         layers = np.arange(values.shape[1])
         visible = np.maximum(values, 1e-16)
-        middle = _band(ax, layers, visible, **style)
-        place = min(len(layers) - 1, int((middle > 1e-13).sum()) - 1)
-        label(ax, layers[place], middle[place], name, style["color"])
+        middle = _band(ax, layers, visible, label=name, **style)
         left = _("nothing") if middle[-1] < 1e-6 else _("a share of {share}").format(share=_tenth(middle[-1]))
         words.append(f"{name}: {left}")
     ax.set_yscale("log")
-    ax.set_ylim(1e-14, 4)
-    ax.set_xlim(right=1.35 * layers[-1])
+    ax.set_ylim(1e-14, 10)
+    ax.legend(loc="center right")
     ax.set_xlabel(_("attentions passed"))
     ax.set_ylabel(_("difference between tokens\n(share of the whole)"))
     text = _("What is left of the tokens' differences after {depth} attentions. {words}.")
