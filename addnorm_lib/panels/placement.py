@@ -9,6 +9,8 @@ import ipywidgets as widgets
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,7 +19,6 @@ from addnorm_lib.experiments.placement import PlacementNet
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import one_thread, train
 from addnorm_lib.figures.style import (
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -143,6 +144,14 @@ def _number(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def _freeze_layout(figure: Figure) -> None:
+    """Lay the axes out for the widest numbers that `_fit` may bring, once: the layout is most of a full redraw."""
+    for ax in figure.axes:
+        ax.set_ylim(1e-32, 1e-16)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def _fit(ax: Axes, canvas: LiveCanvas, low: float, high: float, values: NDArray[np.float64]) -> None:
     """Widen a logarithmic axis until it holds the values; from a few widths only, as a change costs a full redraw."""
     while values.min() < low:
@@ -152,6 +161,12 @@ def _fit(ax: Axes, canvas: LiveCanvas, low: float, high: float, values: NDArray[
     if (low, high) != ax.get_ylim():
         ax.set_ylim(low, high)
         canvas.forget_background()
+
+
+def _heading(ax: Axes) -> Text:
+    """Return a text above the axes that may change: the layout sees the empty title in its place."""
+    ax.set_title(" ")
+    return ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold", in_layout=False)
 
 
 def _name_of(placement: str) -> str:
@@ -178,14 +193,16 @@ def placement_panel() -> Panel:
     variances.set_xlabel(_("after layer l (0: the embedding)"))
     variances.set_ylabel(_("variance of the stream"))
     lines = [ax.plot([], [], **STYLES["post"])[0] for ax in (gradients, variances)]
-    titles = [ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold") for ax in (gradients, variances)]
+    titles = [_heading(ax) for ax in (gradients, variances)]
     classic = {}
     for name in ("post", "pre"):
         for ax in (gradients, variances):
             (line,) = ax.plot([], [], color=GREY, linewidth=1.2, linestyle=STYLES[name]["linestyle"])
             upper = (name == "post") == (ax is gradients)
             text = ax.text(0, 0, _name_of(name), color=GREY, fontsize=9, va="bottom" if upper else "top")
+            text.set_in_layout(False)
             classic[name, ax] = line, text
+    _freeze_layout(figure)
     canvas = LiveCanvas(figure, [*(a for pair in classic.values() for a in pair), *lines, *titles])
     norms = {"layer": _("layer norm"), "rms": _("RMS norm")}
     inits = {"xavier": "Xavier", "deepnorm": _("DeepNorm's β"), "gpt2": _("1/√(2L)")}
@@ -207,6 +224,8 @@ def placement_panel() -> Panel:
                 seen[ax].append(y)
         _fit(gradients, canvas, 0.1, 30.0, np.concatenate(seen[gradients]))
         _fit(variances, canvas, 0.3, 300.0, np.concatenate(seen[variances]))
+        for (_name, ax), (_line, text) in classic.items():
+            text.set_visible(ax.get_ylim()[1] < 1e8)  # else the two names stand on each other
         trend = np.log(signals.second_weight)
         if placement != "post" and alpha > 1:  # the stream grows by this factor at every sum
             law = _("a factor of {factor:.2f} from layer to layer").format(
@@ -220,7 +239,7 @@ def placement_panel() -> Panel:
         titles[0].set_text(f"{_name_of(placement)}, {norms[norm]}, {last}")
         deep = deepnorm(depth).alpha
         titles[1].set_text(
-            _("{init}, α = {alpha:.2f} (DeepNorm's: {deep:.2f})").format(init=inits[init], alpha=alpha, deep=deep)
+            _("{init}, α = {alpha:.2f} (DeepNorm {deep:.2f})").format(init=inits[init], alpha=alpha, deep=deep)
         )
         return _(
             "{setting}, α = {alpha:.2f}, L = {depth}: the gradient of W₂ is {first} in layer 1 and {end} in layer L, "
@@ -362,7 +381,8 @@ def jacobian_panel() -> Panel:
     laws = [ax.plot([], [], **PREDICTION)[0] for _which in range(2)]
     laws[0].set_label(_("predicted"))
     ax.legend(loc="lower right")
-    title = ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold", color=BLACK)
+    title = _heading(ax)
+    _freeze_layout(figure)
     canvas = LiveCanvas(figure, [shortcut, whole, *laws, title])
 
     def update(placement: str, s: float, depth: int) -> str:
