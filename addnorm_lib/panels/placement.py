@@ -166,7 +166,7 @@ def _fit(ax: Axes, canvas: LiveCanvas, low: float, high: float, values: NDArray[
 def _heading(ax: Axes) -> Text:
     """Return a text above the axes that may change: the layout sees the empty title in its place."""
     ax.set_title(" ")
-    return ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold", in_layout=False)
+    return ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold")
 
 
 def _name_of(placement: str) -> str:
@@ -200,10 +200,9 @@ def placement_panel() -> Panel:
             (line,) = ax.plot([], [], color=GREY, linewidth=1.2, linestyle=STYLES[name]["linestyle"])
             upper = (name == "post") == (ax is gradients)
             text = ax.text(0, 0, _name_of(name), color=GREY, fontsize=9, va="bottom" if upper else "top")
-            text.set_in_layout(False)
             classic[name, ax] = line, text
-    _freeze_layout(figure)
     canvas = LiveCanvas(figure, [*(a for pair in classic.values() for a in pair), *lines, *titles])
+    _freeze_layout(figure)
     norms = {"layer": _("layer norm"), "rms": _("RMS norm")}
     inits = {"xavier": "Xavier", "deepnorm": _("DeepNorm's β"), "gpt2": _("1/√(2L)")}
 
@@ -291,28 +290,31 @@ def warmup_bench(seed: int = 0) -> Panel:
     ax.set_xlim(0, STEPS)
     ax.set_ylim(2e-3, 6)
     ax.axhline(math.log(vocabulary), color=GREY, linewidth=0.8)
-    ax.annotate(_("guessing: ln {n}").format(n=vocabulary), (1, 1.06 * math.log(vocabulary)), color=GREY, fontsize=9)
+    guessing = _("guessing: ln {n}").format(n=vocabulary)
+    ax.annotate(guessing, (STEPS - 1, 1.06 * math.log(vocabulary)), color=GREY, fontsize=9, ha="right")
     ax.set_xlabel(_("step"))
     ax.set_ylabel(_("training loss (mean of 10 steps)"))
     lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]
-    names = [ax.text(0.01, 0.44 - 0.07 * i, "", transform=ax.transAxes, va="top") for i in range(len(lines))]
-    following = ax.text(0.01, 0.02, "", transform=ax.transAxes, color=GREY)
+    figure.get_layout_engine().set(rect=(0, 0, 0.78, 1))  # the names stand on the right, clear of all curves
+    beside = {"transform": ax.transAxes, "fontsize": 9, "va": "top"}
+    names = [ax.text(1.02, 0.99 - 0.135 * i, "", **beside) for i in range(len(lines))]
+    following = ax.text(1.02, 0.13, "", color=GREY, **beside)
     runs: list[tuple[str, NDArray[np.float64]]] = []
     button = widgets.ToggleButton(description=_("train"), button_style="primary")
     said = [_("Nothing trained yet.")]
 
     def update(placement: str, depth: int, lr: float, warmup: int, train: bool) -> str:
-        name = _("{placement}, L = {depth}, rate {lr:.2g}, warm-up {warmup}").format(
-            placement=_name_of(placement), depth=depth, lr=lr, warmup=warmup
-        )
-        following.set_text(_("next: {name}").format(name=name))
+        schedule = _("rate {lr:.2g}, warm-up {warmup}").format(lr=lr, warmup=warmup)
+        name = f"{_name_of(placement)}, L = {depth}, {schedule}"
+        two_lines = f"{_name_of(placement)}, L = {depth}\n   {schedule}"
+        following.set_text(_("next: {name}").format(name=two_lines))
         if not train:
             return _("{said} Next: {name}.").format(said=said[0], name=name)
-        said[0] = train_one(name, placement, depth, lr, warmup)
+        said[0] = train_one(name, two_lines, placement, depth, lr, warmup)
         button.value = False
         return said[0]
 
-    def train_one(name: str, placement: str, depth: int, lr: float, warmup: int) -> str:
+    def train_one(name: str, two_lines: str, placement: str, depth: int, lr: float, warmup: int) -> str:
         run = Run(
             PlacementNet,
             {"placement": placement, "depth": depth, "n_tokens": length, "vocabulary": vocabulary},
@@ -328,14 +330,14 @@ def warmup_bench(seed: int = 0) -> Panel:
         results = train(run, progress=False)
         if results.interrupted:
             return _("{name}: stopped.").format(name=name)
-        runs.append((name, results[0].loss[0]))
+        runs.append((two_lines, results[0].loss[0]))
         shown = runs[-len(lines) :]
         smooth = np.ones(10) / 10
-        for i, (line, text) in enumerate(zip(lines, names, strict=True)):
+        for i, (line, text, glyph) in enumerate(zip(lines, names, "●■▲◆▼✚", strict=True)):
             name_of, loss = shown[i] if i < len(shown) else ("", np.zeros(0))
             curve = np.convolve(loss, smooth, "valid") if len(loss) else loss
             line.set_data(np.arange(len(curve)) + 5, curve)
-            text.set_text(name_of)
+            text.set_text(f"{glyph} {name_of}" if name_of else "")
             text.set_color(line.get_color())
         if results[0].diverged[0]:
             return _("{name}: diverged.").format(name=name)
@@ -382,8 +384,8 @@ def jacobian_panel() -> Panel:
     laws[0].set_label(_("predicted"))
     ax.legend(loc="lower right")
     title = _heading(ax)
-    _freeze_layout(figure)
     canvas = LiveCanvas(figure, [shortcut, whole, *laws, title])
+    _freeze_layout(figure)
 
     def update(placement: str, s: float, depth: int) -> str:
         s = round(s, 2)
