@@ -16,7 +16,8 @@ from addnorm_lib.figures.style import RC
 class LiveCanvas:
     """Draw `moving` artists over a saved background of everything else in `figure`.
 
-    A full draw of three axes takes about 100 ms, the moving artists alone a few; PNG a few more. Axis limits must not change between redraws, or `forget_background` be called.
+    A full draw of three axes takes about 100 ms, the moving artists alone a few; PNG a few more. Axis limits must not
+    change between redraws, or `forget_background` be called.
     """
 
     def __init__(self, figure: Figure, moving: Sequence[Artist]) -> None:
@@ -25,6 +26,7 @@ class LiveCanvas:
         self._background: object | None = None
         for artist in self.moving:
             artist.set_animated(True)
+            artist.set_in_layout(False)  # what moves must not push the axes about
 
     def forget_background(self) -> None:
         """Draw everything anew next time (a label or a limit has changed)."""
@@ -36,6 +38,7 @@ class LiveCanvas:
         if self._background is None:
             with rc_context(RC):
                 canvas.draw()
+            self.figure.set_layout_engine("none")  # laid out once: a second time may shift axes of equal aspect
             self._background = canvas.copy_from_bbox(self.figure.bbox)
         canvas.restore_region(self._background)
         for artist in self.moving:

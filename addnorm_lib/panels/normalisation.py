@@ -39,6 +39,11 @@ def short(value: float, digits: int = 3) -> str:
     return re.sub(r"e([+-])0*", lambda found: "e" + found[1].replace("+", ""), text)
 
 
+def _fixed(value: float) -> str:
+    """Return a number with two decimals (never -0.00)."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
 def _near_one(value: float, rest: float) -> str:
     """Return a number that may be hard to tell from 1, given 1 − value as well."""
     return short(value) if rest >= 1e-3 else _("1 - {rest}").format(rest=short(rest, 1))
@@ -48,7 +53,7 @@ def _listed(values: Sequence[float], digits: int = 3) -> str:
     return f"[{', '.join(short(value, digits) for value in values)}]"
 
 
-# Layer norm's numbers --------------------------------------------------------------------------------------------------
+# Layer norm's numbers -------------------------------------------------------------------------------------------------
 
 MAX_FEATURES = 4
 LARGEST = 5e8
@@ -265,7 +270,7 @@ def layer_norm_panel() -> Panel:
     )
 
 
-# Who shares a statistic ------------------------------------------------------------------------------------------------
+# Who shares a statistic -----------------------------------------------------------------------------------------------
 
 BATCH, TOKENS, FEATURES = 2, 3, 4
 Norm = Callable[[Tensor], Tensor]
@@ -317,8 +322,9 @@ def _cells(ax: Any, rows: int, columns: int) -> tuple[list[Rectangle], list[Any]
     return boxes, [ax.text(c, r, "", ha="center", va="center") for r, c in places]
 
 
-def _paint(box: Rectangle, colour: str, hatch: str | None, bold: bool) -> None:
-    box.set(facecolor=colour, hatch=hatch, edgecolor=BLACK if bold else GREY, linewidth=3 if bold else 0.8)
+def _paint(box: Rectangle, colour: str, *, hatched: bool = False, bold: bool = False) -> None:
+    edge = BLACK if bold else "white" if hatched else GREY  # the hatch has the edge's colour
+    box.set(facecolor=colour, hatch="//" if hatched else None, edgecolor=edge, linewidth=3 if bold else 0.8)
 
 
 @house_style
@@ -332,12 +338,18 @@ def axis_panel(seed: int = 0) -> Panel:
     x = (3 * torch.randn(BATCH, TOKENS, FEATURES, generator=generator, dtype=torch.float64)).round(decimals=1)
 
     figure, axes = new_figure(8.6, 2.9, columns=BATCH)
-    boxes, texts = [], []
+    boxes, inputs, outputs = [], [], []
+    frames = [Rectangle((0, 0), 0.96, 0.94, facecolor="none", edgecolor=BLACK, linewidth=3) for _b in range(BATCH)]
     for b, ax in enumerate(axes):
         cells = _cells(ax, TOKENS, FEATURES)
         boxes += cells[0]
-        texts += cells[1]
-        ax.set_title(_("sequence b = {b}").format(b=b))
+        for text in cells[1]:
+            column, row = text.get_position()
+            text.set(y=row - 0.2, fontsize=12)
+            outputs.append(ax.text(column, row + 0.24, "", ha="center", va="center", fontsize=10))
+        inputs += cells[1]
+        ax.add_patch(frames[b])
+        ax.set_title(_("sequence b = {b}: x, and y below it").format(b=b))
         ax.set_xlabel(_("feature d"))
         ax.set_ylabel(_("token t"))
 
@@ -345,12 +357,14 @@ def axis_panel(seed: int = 0) -> Panel:
         name, function = NORMS[norm]
         y = function(x)
         moved = moved_by(function, x, (b, t, d))
-        for index, box, text in zip(np.ndindex(x.shape), boxes, texts, strict=True):
+        for index, box, above, below in zip(np.ndindex(x.shape), boxes, inputs, outputs, strict=True):
             lit = bool(moved[index])
-            _paint(box, SKY if lit else "white", "//" if lit else None, index == (b, t, d))
-            text.set_text(_("x {x}\ny {y}").format(x=short(x[index].item()), y=f"{y[index].item():.2f}"))
-            text.set_bbox({"facecolor": SKY, "edgecolor": "none", "pad": 1} if lit else None)
-            text.set_fontweight("bold" if index == (b, t, d) else "normal")
+            _paint(box, SKY if lit else "white", hatched=lit)
+            above.set_text(f"{x[index].item():.1f}")
+            below.set_text(_fixed(y[index].item()))
+        for sequence, frame in enumerate(frames):
+            frame.set_xy((d - 0.48, t - 0.47))
+            frame.set_visible(sequence == b)
         group, value = x[moved], x[b, t, d].item()
         if norm == "batch, eval":
             mean, spread, what = 0.0, 1.0, _("running mean and variance")
@@ -363,14 +377,16 @@ def axis_panel(seed: int = 0) -> Panel:
                 _("mean and variance of the lit x"),
             )
         extent = ", ".join(
-            _("all {axis}").format(axis=axis) if len(touched) == size else f"{axis} = {' '.join(map(str, touched))}"
+            _("all {axis}").format(axis=axis)
+            if len(touched) == size
+            else _("{axis} = {values}").format(axis=axis, values="/".join(map(str, touched)))
             for axis, size, touched in zip(
                 "btd", x.shape, (where.unique().tolist() for where in moved.nonzero(as_tuple=True)), strict=True
             )
         )
         return _(
             "{norm}: poking x[{b}, {t}, {d}] moves {count} of {size} outputs: {extent}. "
-            "There y = ({value} - {mean:.2f})/√({spread:.2f} + 1e-5) = {y:.2f}, with the {what}."
+            "There y = ({value} - {mean})/√({spread:.2f} + 1e-5) = {y}, with the {what}."
         ).format(
             norm=_(name),
             b=b,
@@ -380,9 +396,9 @@ def axis_panel(seed: int = 0) -> Panel:
             size=moved.numel(),
             extent=extent,
             value=short(value),
-            mean=mean + 0.0,
+            mean=_fixed(mean) if mean >= 0 else f"({_fixed(mean)})",
             spread=spread,
-            y=y[b, t, d].item(),
+            y=_fixed(y[b, t, d].item()),
             what=what,
         )
 
@@ -398,13 +414,13 @@ def axis_panel(seed: int = 0) -> Panel:
             "t": slider("t", 1, 0, TOKENS - 1, whole=True),
             "d": slider("d", 2, 0, FEATURES - 1, whole=True),
         },
-        canvas=LiveCanvas(figure, [*boxes, *texts]),
+        canvas=LiveCanvas(figure, [*boxes, *inputs, *outputs, *frames]),
         update=update,
         rows=[("b", "t", "d")],
     )
 
 
-# Batch-mates -----------------------------------------------------------------------------------------------------------
+# Batch-mates ----------------------------------------------------------------------------------------------------------
 
 DRAWS = 100
 LARGEST_BATCH = 128
@@ -504,7 +520,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
     )
 
 
-# Leaks -----------------------------------------------------------------------------------------------------------------
+# Leaks ----------------------------------------------------------------------------------------------------------------
 
 LENGTH = 6
 LEAKING = ("batch", "batch, eval", "layer", "layer of a sequence")
@@ -553,14 +569,15 @@ def leak_panel(seed: int = 0) -> Panel:
             for index, box, text in zip(np.ndindex(changed.shape), cells, words, strict=True):
                 leak = bool(moved[index] > 0 and not changed[index])
                 colour = ORANGE if leak else SKY if changed[index] else "white"
-                _paint(box, colour, "//" if leak else None, bool(changed[index]))
+                _paint(box, colour, hatched=leak, bold=bool(changed[index]))
                 text.set_text("0" if moved[index] == 0 else f"{moved[index].item():.2f}")
-                text.set_bbox({"facecolor": colour, "edgecolor": "none", "pad": 1} if leak else None)
             most = moved[watched].max().item()
-            verdicts.append(_("{norm} {most}").format(norm=_(name), most=f"{most:.2f}" if most else _("exactly 0")))
+            most_text = f"{most:.2f}" if most else _("exactly 0")
+            verdicts.append(_("{most} under {norm}").format(most=most_text, norm=_(name)))
         told = (
             _(
-                "The padding (tokens {j} to {last} of sequence 0) changes from 0 to size {a:.2f}: real tokens move by up to"
+                "The padding (tokens {j} to {last} of sequence 0) changes from 0 to size {a:.2f}: real tokens move "
+                "by up to"
             )
             if what == "padding"
             else _("Token {j} of sequence 0 changes by {a:.2f}: the tokens before it move by up to")
@@ -584,7 +601,7 @@ def leak_panel(seed: int = 0) -> Panel:
     )
 
 
-# The sphere ------------------------------------------------------------------------------------------------------------
+# The sphere -----------------------------------------------------------------------------------------------------------
 
 RADIUS = math.sqrt(3)
 ONES = np.ones(3) / RADIUS
@@ -604,7 +621,7 @@ def sphere_panel(seed: int = 0) -> Panel:
     """
     cloud = np.random.default_rng(seed).normal(size=(14, 3)) * 1.2
     groups = [*FAMILIES, (N_("others"), cloud)]
-    figure, (space, plane) = new_figure(8.6, 4.0, columns=2)
+    figure, (space, plane) = new_figure(8.6, 4.3, columns=2)
     for ax in (space, plane):
         ax.set_xlim(-3.4, 3.4)
         ax.set_ylim(-3.0, 3.0)
@@ -634,6 +651,7 @@ def sphere_panel(seed: int = 0) -> Panel:
                 for (name, _points), style in zip(groups, SERIES, strict=False)
             ]
         )
+    corner = plane.text(0.02, 0.98, "", transform=plane.transAxes, va="top")
     plane.legend(loc="lower right", fontsize=9, handletextpad=0.1)
 
     def on_the_way(x: np.ndarray, stage: float, norm: str, eps: float) -> np.ndarray:
@@ -651,12 +669,15 @@ def sphere_panel(seed: int = 0) -> Panel:
         view = np.stack([right, up], axis=1)
         square.set_xy(2.3 * np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]]) @ PLANE @ view)
         ring.set_data(*(circle @ PLANE @ view).T)
+        for artist in (square, ring):  # RMSNorm knows no plane
+            artist.set_visible(norm == "layer")
         axle.set_data(*(np.array([-2.8, 2.8])[:, None] * ONES @ view).T)
         axle_name.set_position(2.95 * ONES @ view)
         for i, (rod, name) in enumerate(zip(rods, rod_names, strict=True)):
             end = np.eye(3)[i]
             rod.set_data(*(np.array([0, 2.5])[:, None] * end @ view).T)
             name.set_position(2.75 * end @ view)
+        corner.set_text(_("step {stage:.2f}, ε = {eps}").format(stage=stage, eps=short(eps, 2)))
         points = [on_the_way(x, stage, norm, eps) for _name, x in groups]
         for lines, seen in zip(dots, (view, PLANE.T), strict=True):
             for line, x in zip(lines, points, strict=True):
@@ -689,10 +710,10 @@ def sphere_panel(seed: int = 0) -> Panel:
         controls={
             "norm": choice(_("norm"), [(_("layer norm"), "layer"), (_("RMSNorm"), "rms")], "layer"),
             "stage": slider(_("step"), 0, 0, 2, 0.05),
-            "turn": slider(_("turn (°)"), 25, -180, 180, 5, whole=True),
+            "turn": slider(_("turn (°)"), -15, -180, 175, 5, whole=True),
             "eps": slider("ε", EPS, -5, 1, log=True),
         },
-        canvas=LiveCanvas(figure, [square, ring, axle, axle_name, *rods, *rod_names, *dots[0], *dots[1]]),
+        canvas=LiveCanvas(figure, [square, ring, axle, axle_name, *rods, *rod_names, *dots[0], *dots[1], corner]),
         update=update,
         rows=[("stage", "turn", "eps")],
     )

@@ -228,7 +228,7 @@ def slider(
 def choice(
     description: str, options: Sequence[tuple[str, Any]], value: Any, *, menu: bool = False
 ) -> widgets.ValueWidget:
-    """Return buttons in the house layout, one of (text, value) to be pressed, or a drop-down menu where they are many."""
+    """Return buttons in the house layout, one of (text, value) to be pressed, or a menu where they are many."""
     common: dict[str, Any] = {"description": description, "options": list(options), "value": value}
     if menu:
         layout = widgets.Layout(width="min(560px, 98%)")

@@ -9,6 +9,8 @@ import ipywidgets as widgets
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,7 +19,6 @@ from addnorm_lib.experiments.placement import PlacementNet
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import one_thread, train
 from addnorm_lib.figures.style import (
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -143,6 +144,14 @@ def _number(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def _freeze_layout(figure: Figure) -> None:
+    """Lay the axes out for the widest numbers that `_fit` may bring, once: the layout is most of a full redraw."""
+    for ax in figure.axes:
+        ax.set_ylim(1e-32, 1e-16)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def _fit(ax: Axes, canvas: LiveCanvas, low: float, high: float, values: NDArray[np.float64]) -> None:
     """Widen a logarithmic axis until it holds the values; from a few widths only, as a change costs a full redraw."""
     while values.min() < low:
@@ -152,6 +161,12 @@ def _fit(ax: Axes, canvas: LiveCanvas, low: float, high: float, values: NDArray[
     if (low, high) != ax.get_ylim():
         ax.set_ylim(low, high)
         canvas.forget_background()
+
+
+def _heading(ax: Axes) -> Text:
+    """Return a text above the axes that may change: the layout sees the empty title in its place."""
+    ax.set_title(" ")
+    return ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold")
 
 
 def _name_of(placement: str) -> str:
@@ -178,7 +193,7 @@ def placement_panel() -> Panel:
     variances.set_xlabel(_("after layer l (0: the embedding)"))
     variances.set_ylabel(_("variance of the stream"))
     lines = [ax.plot([], [], **STYLES["post"])[0] for ax in (gradients, variances)]
-    titles = [ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold") for ax in (gradients, variances)]
+    titles = [_heading(ax) for ax in (gradients, variances)]
     classic = {}
     for name in ("post", "pre"):
         for ax in (gradients, variances):
@@ -187,6 +202,7 @@ def placement_panel() -> Panel:
             text = ax.text(0, 0, _name_of(name), color=GREY, fontsize=9, va="bottom" if upper else "top")
             classic[name, ax] = line, text
     canvas = LiveCanvas(figure, [*(a for pair in classic.values() for a in pair), *lines, *titles])
+    _freeze_layout(figure)
     norms = {"layer": _("layer norm"), "rms": _("RMS norm")}
     inits = {"xavier": "Xavier", "deepnorm": _("DeepNorm's β"), "gpt2": _("1/√(2L)")}
 
@@ -207,6 +223,8 @@ def placement_panel() -> Panel:
                 seen[ax].append(y)
         _fit(gradients, canvas, 0.1, 30.0, np.concatenate(seen[gradients]))
         _fit(variances, canvas, 0.3, 300.0, np.concatenate(seen[variances]))
+        for (_name, ax), (_line, text) in classic.items():
+            text.set_visible(ax.get_ylim()[1] < 1e8)  # else the two names stand on each other
         trend = np.log(signals.second_weight)
         if placement != "post" and alpha > 1:  # the stream grows by this factor at every sum
             law = _("a factor of {factor:.2f} from layer to layer").format(
@@ -220,7 +238,7 @@ def placement_panel() -> Panel:
         titles[0].set_text(f"{_name_of(placement)}, {norms[norm]}, {last}")
         deep = deepnorm(depth).alpha
         titles[1].set_text(
-            _("{init}, α = {alpha:.2f} (DeepNorm's: {deep:.2f})").format(init=inits[init], alpha=alpha, deep=deep)
+            _("{init}, α = {alpha:.2f} (DeepNorm {deep:.2f})").format(init=inits[init], alpha=alpha, deep=deep)
         )
         return _(
             "{setting}, α = {alpha:.2f}, L = {depth}: the gradient of W₂ is {first} in layer 1 and {end} in layer L, "
@@ -272,28 +290,31 @@ def warmup_bench(seed: int = 0) -> Panel:
     ax.set_xlim(0, STEPS)
     ax.set_ylim(2e-3, 6)
     ax.axhline(math.log(vocabulary), color=GREY, linewidth=0.8)
-    ax.annotate(_("guessing: ln {n}").format(n=vocabulary), (1, 1.06 * math.log(vocabulary)), color=GREY, fontsize=9)
+    guessing = _("guessing: ln {n}").format(n=vocabulary)
+    ax.annotate(guessing, (STEPS - 1, 1.06 * math.log(vocabulary)), color=GREY, fontsize=9, ha="right")
     ax.set_xlabel(_("step"))
     ax.set_ylabel(_("training loss (mean of 10 steps)"))
     lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]
-    names = [ax.text(0.01, 0.44 - 0.07 * i, "", transform=ax.transAxes, va="top") for i in range(len(lines))]
-    following = ax.text(0.01, 0.02, "", transform=ax.transAxes, color=GREY)
+    figure.get_layout_engine().set(rect=(0, 0, 0.78, 1))  # the names stand on the right, clear of all curves
+    beside = {"transform": ax.transAxes, "fontsize": 9, "va": "top"}
+    names = [ax.text(1.02, 0.99 - 0.135 * i, "", **beside) for i in range(len(lines))]
+    following = ax.text(1.02, 0.13, "", color=GREY, **beside)
     runs: list[tuple[str, NDArray[np.float64]]] = []
     button = widgets.ToggleButton(description=_("train"), button_style="primary")
     said = [_("Nothing trained yet.")]
 
     def update(placement: str, depth: int, lr: float, warmup: int, train: bool) -> str:
-        name = _("{placement}, L = {depth}, rate {lr:.2g}, warm-up {warmup}").format(
-            placement=_name_of(placement), depth=depth, lr=lr, warmup=warmup
-        )
-        following.set_text(_("next: {name}").format(name=name))
+        schedule = _("rate {lr:.2g}, warm-up {warmup}").format(lr=lr, warmup=warmup)
+        name = f"{_name_of(placement)}, L = {depth}, {schedule}"
+        two_lines = f"{_name_of(placement)}, L = {depth}\n   {schedule}"
+        following.set_text(_("next: {name}").format(name=two_lines))
         if not train:
             return _("{said} Next: {name}.").format(said=said[0], name=name)
-        said[0] = train_one(name, placement, depth, lr, warmup)
+        said[0] = train_one(name, two_lines, placement, depth, lr, warmup)
         button.value = False
         return said[0]
 
-    def train_one(name: str, placement: str, depth: int, lr: float, warmup: int) -> str:
+    def train_one(name: str, two_lines: str, placement: str, depth: int, lr: float, warmup: int) -> str:
         run = Run(
             PlacementNet,
             {"placement": placement, "depth": depth, "n_tokens": length, "vocabulary": vocabulary},
@@ -309,14 +330,14 @@ def warmup_bench(seed: int = 0) -> Panel:
         results = train(run, progress=False)
         if results.interrupted:
             return _("{name}: stopped.").format(name=name)
-        runs.append((name, results[0].loss[0]))
+        runs.append((two_lines, results[0].loss[0]))
         shown = runs[-len(lines) :]
         smooth = np.ones(10) / 10
-        for i, (line, text) in enumerate(zip(lines, names, strict=True)):
+        for i, (line, text, glyph) in enumerate(zip(lines, names, "●■▲◆▼✚", strict=True)):
             name_of, loss = shown[i] if i < len(shown) else ("", np.zeros(0))
             curve = np.convolve(loss, smooth, "valid") if len(loss) else loss
             line.set_data(np.arange(len(curve)) + 5, curve)
-            text.set_text(name_of)
+            text.set_text(f"{glyph} {name_of}" if name_of else "")
             text.set_color(line.get_color())
         if results[0].diverged[0]:
             return _("{name}: diverged.").format(name=name)
@@ -362,8 +383,9 @@ def jacobian_panel() -> Panel:
     laws = [ax.plot([], [], **PREDICTION)[0] for _which in range(2)]
     laws[0].set_label(_("predicted"))
     ax.legend(loc="lower right")
-    title = ax.text(0, 1.03, "", transform=ax.transAxes, weight="bold", color=BLACK)
+    title = _heading(ax)
     canvas = LiveCanvas(figure, [shortcut, whole, *laws, title])
+    _freeze_layout(figure)
 
     def update(placement: str, s: float, depth: int) -> str:
         s = round(s, 2)

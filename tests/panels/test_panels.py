@@ -5,6 +5,7 @@ import html
 import importlib
 import io
 import math
+import pkgutil
 import time
 
 import ipywidgets as widgets
@@ -14,15 +15,16 @@ import torch
 from PIL import Image
 
 from addnorm_lib import panels, probes
-from addnorm_lib.exercises import _CHAPTERS
 from addnorm_lib.experiments.depth import Lesion
+from addnorm_lib.figures.style import new_figure
 from addnorm_lib.panels import degradation, residual
-from addnorm_lib.panels.panel import Panel, slider
+from addnorm_lib.panels.canvas import LiveCanvas
+from addnorm_lib.panels.panel import Panel, Typed, choice, slider
 
 FACTORIES = {
-    f"{module}.{name}": make
-    for module in _CHAPTERS.values()
-    for name, make in vars(importlib.import_module(f"{panels.__name__}.{module}")).items()
+    f"{module.name}.{name}": make
+    for module in pkgutil.iter_modules(panels.__path__)
+    for name, make in vars(importlib.import_module(f"{panels.__name__}.{module.name}")).items()
     if name.endswith("_panel")
 }
 
@@ -36,6 +38,9 @@ ARGUMENTS = {
     )
 }
 
+# Two texts that a typed line takes, and one that it does not, by the line's label.
+TYPED = {"x, typed": ("4, -2, 0.5, 1", "1e-3, 2e-3, 0, 5e-3", "1, a")}
+
 
 @pytest.fixture(params=FACTORIES)
 def panel(request):
@@ -44,6 +49,8 @@ def panel(request):
 
 def ends(control):
     """Return two values that a control can take, the second other than the first."""
+    if isinstance(control, Typed):
+        return TYPED[control.description][:2]
     if isinstance(control, widgets.FloatLogSlider):
         return control.base**control.min, control.base**control.max
     if hasattr(control, "min"):
@@ -62,7 +69,7 @@ def pixels(data):
 
 
 def test_every_chapter_with_panels_is_found():
-    assert {"residual.gradient_panel", "residual.tape_panel"} <= set(FACTORIES)
+    assert {"residual.gradient_panel", "degradation.lesion_panel", "normalisation.layer_norm_panel"} <= set(FACTORIES)
 
 
 def test_a_panel_begins_with_a_picture_a_readout_and_instructions(panel):
@@ -110,6 +117,10 @@ def test_what_a_panel_cannot_do_is_named_and_changes_nothing(panel):
     with pytest.raises(ValueError, match=f"no_such: one of {', '.join(panel.controls)} wanted"):
         panel.set(no_such=1)
     for name, control in panel.controls.items():
+        if isinstance(control, Typed):
+            for wrong in (TYPED[control.description][2], 3, None):
+                with pytest.raises(ValueError, match=f"{name}: .* wanted, got"):
+                    panel.set(**{name: wrong})
         if hasattr(control, "options"):
             with pytest.raises(ValueError, match=f"{name}: one of .* wanted, got 'no such'"):
                 panel.set(**{name: "no such"})
@@ -123,6 +134,63 @@ def test_what_a_panel_cannot_do_is_named_and_changes_nothing(panel):
     with pytest.raises(ValueError, match="no_such"):
         panel.set(**{first: other_value(panel.controls[first]), "no_such": 1})
     assert (panel.values, panel.readout) == before
+
+
+def test_what_is_typed_wrongly_is_told_and_the_picture_stays(panel):
+    for control in panel.controls.values():
+        if not isinstance(control, Typed):
+            continue
+        good, readout, picture = control.value, panel.readout, panel._png
+        bad = TYPED[control.description][2]
+        control.value = bad
+        assert panel.readout.startswith(f"{control.description}: ") and repr(bad.split()[-1]) in panel.readout
+        assert panel.readout.endswith(f". Still shown: {readout}")
+        assert panel._png == picture
+        control.value = good
+        assert panel.readout == readout
+
+
+def small_panel(**extra):
+    figure, ax = new_figure(2, 1)
+    (line,) = ax.plot([], [])
+    controls = {
+        "preset": choice("preset", [("one", 1), ("two", 2)], 1, menu=True),
+        "a": slider("a", 1, 0, 9),
+        "b": slider("b", 1, 0, 9, whole=True),
+        "words": Typed("words", "3 4", lambda text: [float(word) for word in text.split()]),
+    }
+    calls = []
+
+    def update(**values):
+        calls.append(values)
+        return str(values)
+
+    return Panel("t", "try", controls, LiveCanvas(figure, [line]), update, **extra), calls
+
+
+def test_a_link_moves_others_with_one_redraw_and_sets_off_no_further_link():
+    links = {
+        "preset": lambda values: {"a": 2.0 * values["preset"], "words": "7"},
+        "a": lambda values: {"b": 9},
+        "words": lambda values: {"b": int(values["words"][0])},
+    }
+    panel, calls = small_panel(links=links)
+    panel.controls["preset"].value = 2
+    assert calls[1:] == [{"preset": 2, "a": 4.0, "b": 1, "words": [7.0]}]
+    panel.set(preset=1, a=3.5)  # as if moved in this order
+    assert calls[2:] == [{"preset": 1, "a": 3.5, "b": 9, "words": [7.0]}]
+    panel.controls["words"].value = "nonsense"
+    assert calls[3:] == [{"preset": 1, "a": 3.5, "b": 9, "words": [7.0]}]
+    panel.controls["words"].value = "5 1"
+    assert calls[4:] == [{"preset": 1, "a": 3.5, "b": 5, "words": [5.0, 1.0]}]
+    assert panel.values["words"] == "5 1"
+
+
+def test_controls_of_a_row_stand_side_by_side_and_the_others_below_each_other():
+    panel, _calls = small_panel(rows=[("a", "b")])
+    _heading, preset, row, words, *_rest = panel.box.children
+    assert (preset, words) == (panel.controls["preset"], panel.controls["words"])
+    assert isinstance(row, widgets.HBox) and row.children == (panel.controls["a"], panel.controls["b"])
 
 
 def test_the_saved_background_gives_the_picture_of_a_full_redraw(panel):
