@@ -27,7 +27,7 @@ Norm = Literal["layer", "rms"] | None
 State = dict[str, Tensor]
 
 _LIBRARY = {"scaled": "pre", "deepnorm": "post"}
-_TOGETHER = 8  # seeds in one stack: more do not fit into the processor's cache
+_TOGETHER = 8  # seeds in one stack, which bounds the memory that 64 layers take
 
 
 class PlacementNet(nn.Module):
@@ -138,7 +138,6 @@ class PlacementNet(nn.Module):
         shape = x.shape
         h = x.flatten(1, 2)  # (S, B·T, d_model)
         norms_input = self.placement in ("pre", "sandwich", "scaled")
-        mask = torch.full(2 * shape[2:3], -math.inf, dtype=x.dtype, device=x.device).triu(1) if self.causal else None
 
         def normalised(name: str, a: Tensor) -> Tensor:
             if self.normalised is None:
@@ -149,14 +148,11 @@ class PlacementNet(nn.Module):
             return torch.addcmul(state[f"{name}.bias"].unsqueeze(1), F.layer_norm(a, a.shape[2:]), weight)
 
         def heads(name: str, a: Tensor) -> Tensor:
-            split = _linear(state, name, a).view(*shape[:3], self.n_heads, -1)
-            return split.transpose(2, 3).flatten(0, 2)  # (S·B·heads, T, d_head)
+            return _linear(state, name, a).view(-1, shape[2], self.n_heads, shape[3] // self.n_heads).transpose(1, 2)
 
         def self_attention(name: str, a: Tensor) -> Tensor:
-            q, k, v = (heads(f"{name}.{part}", a) for part in ("query", "key", "value"))
-            scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(q.shape[2])
-            weights = (scores if mask is None else scores + mask).softmax(-1)
-            joined = torch.bmm(weights, v).view(*shape[:2], self.n_heads, shape[2], -1).transpose(2, 3)
+            q, k, v = (heads(f"{name}.{part}", a) for part in ("query", "key", "value"))  # (S·B, heads, T, d_head)
+            joined = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2)
             return _linear(state, f"{name}.output", joined.reshape(h.shape))
 
         def feed_forward(name: str, a: Tensor) -> Tensor:
@@ -244,7 +240,8 @@ class Gradients:
     """Norms of the gradient of W₂ (the feed-forward's second matrix), one array (S, N) a placement.
 
     x (N,): what they are measured against, the number of layers L or the layer l, from 1.
-    norm: of the loss's gradient. per_token: root mean square over the tokens of the gradient of *one* token's loss.
+    norm: of the loss's gradient. per_token: of the part that passes through one token, times the number of tokens, root
+    mean square over the tokens; in the last layer that is the gradient of one token's own loss.
     similarity: mean cosine between the last layer's outputs of two tokens (1 for a lone token).
     """
 
@@ -310,8 +307,11 @@ def gradient_against_depth(
 ) -> Gradients:
     """Measure the gradient of the last layer's W₂ at initialisation, for stacks of different depths L.
 
-    One sequence of standard normal tokens, cross-entropy with random targets. Xiong et al. 2020, theorem 1: bounded by
-    a constant in L for Post-LN, by a multiple of 1/√L for Pre-LN with a final norm. `options` go to PlacementNet.
+    One sequence of standard normal tokens, cross-entropy with random targets (with `one_target`, the same for all
+    tokens). Xiong et al. 2020, theorem 1: bounded by a constant in L for Post-LN, by a multiple of 1/√L for Pre-LN with
+    a final norm. The theorem is about one token. The gradients of several add up, in step when the tokens have become
+    alike and want the same: then `norm` bends upwards with depth, and `per_token` does not. `options` go to
+    PlacementNet.
 
     Raises ValueError for fewer than two depths or no seed.
     """
@@ -458,7 +458,7 @@ def noise_amplification(
     placements: Sequence[str] = ("post", "pre", "deepnorm"),
     depths: Iterable[int] = (2, 4, 8, 16, 32, 64),
     *,
-    noise: float = 0.01,
+    noise: float = 0.003,
     seeds: Iterable[int] = range(8),
     batch: int = 8,
     tokens: int = 8,
@@ -468,8 +468,9 @@ def noise_amplification(
     """Return how far parameter noise moves the output, E‖f(x, W + δ) − f(x, W)‖²/d_model, (S, N) a placement.
 
     δ is normal with standard deviation `noise` in every weight matrix of the layers. The output is behind the last
-    norm, so that its own mean square is 1. Liu et al. 2020 (Admin), section 4.2: O(L) for Post-LN, O(log L) for Pre-LN;
-    Wang et al. 2022 (DeepNorm), section 4: bounded by a constant.
+    norm, so that its own mean square is 1: a change near 2 says that nothing of it is left, and bends the curve.
+    Liu et al. 2020 (Admin), section 4.2: O(L) for Post-LN, O(log L) for Pre-LN. Wang et al. 2022 (DeepNorm), section 4:
+    bounded by a constant.
     """
     depths = _check_depths(depths)
     options = {"d_model": d_model, "d_ff": d_model, **options}
