@@ -71,7 +71,9 @@ class MultiHeadAttention(nn.Module):
             cache: what earlier calls have computed. In self-attention x holds the new tokens only, and S counts the
                 cached ones too, in both masks as well.
 
-        A query that may see no key at all gets zero from every head, so that y is `output.bias` there: never NaN.
+        A query that may see no key at all gets zero from every head, so that y is `output.bias` there, never NaN.
+        (`torch.nn.MultiheadAttention` of torch 2.13 agrees, except where it returns weights too and on the fast path of
+        evaluation, which give NaN.)
 
         Raises ValueError for a wrong shape or mask, for `causal` with a memory, and for a cache that belongs to another
         model or batch, is full, or is used without `causal`, where new tokens would have changed earlier outputs.

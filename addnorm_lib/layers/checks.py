@@ -19,3 +19,9 @@ def check_probability(name: str, value: float) -> None:
     """Raise ValueError unless `value` lies in 0 to 1."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name}: a probability from 0 to 1 wanted, got {value!r}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise ValueError unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}: True or False wanted, got {value!r}")

@@ -1,5 +1,6 @@
 """The decoder: causal self-attention, attention to the encoder's output and feed-forward, each with its Add & Norm."""
 
+import copy
 from typing import Self, Unpack
 
 from torch import Tensor, nn
@@ -8,8 +9,7 @@ from addnorm_lib.fused import Backend, Norm
 from addnorm_lib.layers import from_torch
 from addnorm_lib.layers.add_norm import AddNorm, Placement
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count
-from addnorm_lib.layers.encoder import make_final_norm
+from addnorm_lib.layers.checks import check_count, check_flag
 from addnorm_lib.layers.feed_forward import Activation, FeedForward
 from addnorm_lib.layers.kv_cache import KVCache
 from addnorm_lib.layers.options import LayerOptions
@@ -127,9 +127,11 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         check_count("n_layers", n_layers)
+        check_flag("final_norm", final_norm)
         self.layers = nn.ModuleList(DecoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
-        self.final_norm = make_final_norm(d_model, final_norm, options)
-        self.backend = options.get("backend", "auto")
+        block = self.layers[-1].add_norm1
+        self.final_norm = copy.deepcopy(block.norm) if final_norm else None
+        self.backend = block.backend
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerDecoder, *, causal: bool = True) -> Self:

@@ -1,5 +1,6 @@
 """The encoder: self-attention and feed-forward, each with its Add & Norm, N times. Causal, it is a GPT."""
 
+import copy
 from typing import Self, Unpack
 
 from torch import Tensor, nn
@@ -8,11 +9,11 @@ from addnorm_lib.fused import Backend, Norm
 from addnorm_lib.layers import from_torch
 from addnorm_lib.layers.add_norm import AddNorm, Placement
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count
+from addnorm_lib.layers.checks import check_count, check_flag
 from addnorm_lib.layers.feed_forward import Activation, FeedForward
 from addnorm_lib.layers.kv_cache import KVCache
 from addnorm_lib.layers.options import LayerOptions
-from addnorm_lib.layers.stream import Stream, make_norm, through
+from addnorm_lib.layers.stream import Stream, through
 
 
 class EncoderLayer(nn.Module):
@@ -126,9 +127,11 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         check_count("n_layers", n_layers)
+        check_flag("final_norm", final_norm)
         self.layers = nn.ModuleList(EncoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
-        self.final_norm = make_final_norm(d_model, final_norm, options)
-        self.backend = options.get("backend", "auto")
+        block = self.layers[-1].add_norm1
+        self.final_norm = copy.deepcopy(block.norm) if final_norm else None
+        self.backend = block.backend
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerEncoder, *, causal: bool = False) -> Self:
@@ -152,12 +155,3 @@ class Encoder(nn.Module):
         for layer in self.layers:
             stream = through(layer, stream, key_padding_mask=key_padding_mask, attn_mask=attn_mask, cache=cache)
         return stream.sum() if self.final_norm is None else stream.norm(self.final_norm, self.backend)
-
-
-def make_final_norm(d_model: int, final_norm: bool, options: LayerOptions) -> nn.Module | None:
-    """Return a stack's final norm, of its layers' kind, or None."""
-    if not isinstance(final_norm, bool):
-        raise ValueError(f"final_norm: True or False wanted, got {final_norm!r}")
-    if not final_norm:
-        return None
-    return make_norm(d_model, options.get("norm", "layer"), options.get("eps", 1e-5), options.get("bias", True))

@@ -39,20 +39,24 @@ class KVCache:
     def append(self, attention: "MultiHeadAttention", k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return all keys and values (B, n_heads, S, d_head) of `attention`: those held, then k and v, now held too.
 
-        Raises ValueError for another batch size, for more positions than `max_length`, and where other attentions hold
-        positions that this one has not seen.
+        Raises ValueError for another batch size, for more positions than `max_length`, and where attentions are not
+        called in turn, each with the same tokens: another model's, or one layer by itself.
         """
+        new, held = k.shape[2], list(self._own)
+        turn, before = len(held), 0
         if attention in self._own:
             old_k, old_v = self._own[attention]
             if len(old_k) != len(k):
                 raise ValueError(f"cache: the batch size that it holds, {len(old_k)}, wanted, got {len(k)}")
+            turn, before = held.index(attention), old_k.shape[2]
             k, v = torch.cat((old_k, k), dim=2), torch.cat((old_v, v), dim=2)
-        if k.shape[2] > self.max_length:
-            raise ValueError(f"cache: at most {self.max_length} positions (max_length) wanted, got {k.shape[2]}")
-        if k.shape[2] < self.length:
+        if before + new > self.max_length:
+            raise ValueError(f"cache: at most {self.max_length} positions (max_length) wanted, got {before + new}")
+        lengths = [keys.shape[2] for keys, _ in self._own.values()]
+        if lengths != [before + new] * turn + [before] * (len(held) - turn):
             raise ValueError(
-                f"cache: one filled by this model wanted; it holds {self.length} positions of another layer and would "
-                f"hold {k.shape[2]} of this one"
+                f"cache: one filled by whole calls of this model wanted; this layer's {before} positions and {new} new "
+                f"ones do not go with the {max(lengths)} that other layers hold"
             )
         self._own[attention] = k, v
         return k, v

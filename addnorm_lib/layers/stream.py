@@ -37,7 +37,7 @@ class Stream(NamedTuple):
         return self.alpha * self.x + F.dropout(self.update, self.dropout)
 
     def norm(self, norm: nn.LayerNorm | nn.RMSNorm, backend: Backend = "auto") -> Tensor:
-        """Return y = norm(s): Post-LN's Add & Norm, and the final norm of a Pre-LN stack."""
+        """Return the norm of s: Post-LN's Add & Norm, and the final norm of a Pre-LN stack."""
         if self.update is None:
             return norm(self.x)
         return add_norm(self.update, self.x, **self._options(norm, backend))
@@ -64,7 +64,7 @@ class Stream(NamedTuple):
 def through(block: nn.Module, stream: Stream, *inputs: Any, **options: Any) -> Stream:
     """Return what `block.on_stream` makes of the stream, or `block` itself where a hook watches it: hooks see tensors.
 
-    Both give the same numbers; the sum is only closed earlier.
+    Both give the same numbers; the sum is only closed earlier. A subclass that changes a block overrides `on_stream`.
     """
     if block._forward_pre_hooks or block._forward_hooks or block._backward_pre_hooks or block._backward_hooks:
         return Stream(block(stream.sum(), *inputs, **options))
