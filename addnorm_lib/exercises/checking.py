@@ -273,6 +273,13 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
 
 
+def _call(exercise: Exercise, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Outcome:
+    observe = exercise.observe
+    if observe is None:
+        return call(function, arguments, seconds)
+    return call(lambda *given: observe(function(*given), *given), arguments, seconds)
+
+
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare `answer` with the reference solution on every case."""
     if answer is ... or (answer is None and not exercise.is_function):
@@ -292,11 +299,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return Verdict("wrong", _ready_made(exercise, answer) or problem)
 
     # First, so that what PyTorch loads at its first use is not taken from the learner's time.
-    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
+    want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
     got: list[Outcome] = []
     ends = time.monotonic() + 2 * exercise.seconds
     for arguments in cases:
-        got.append(call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
+        got.append(_call(exercise, answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
         error = got[-1].error
         # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
         if len(got) == 1 and type(error) is NotImplementedError and not error.args:
@@ -323,7 +330,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return _with_example(head, exercise, cases[first], want[first], got[first])
 
     if exercise.starter is not None:
-        start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
+        start = [_call(exercise, exercise.starter, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, start):
             changed = next((g.changed for g in got if g.changed), None)
             if changed is not None:
@@ -332,7 +339,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
     for known in exercise.misconceptions:
-        mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
+        mistaken = [_call(exercise, known.wrong, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, mistaken):
             return Verdict("wrong", with_example(_(known.message)), known.name)
     error = got[first].error

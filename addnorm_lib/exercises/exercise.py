@@ -43,7 +43,8 @@ class Exercise:
     `solve` is the reference solution: a function, or, where the learner fills in a value, that value. `cases` are the
     argument tuples on which an answer is compared with it, smallest first. `starter`, in a find-the-bug exercise, is
     the broken function that the learner is given. A solution's source is what `solution(id)` shows, so it is written to
-    be read; `name` is the learner's name for it in the notebook.
+    be read; `name` is the learner's name for it in the notebook. `observe(result, *arguments)` says what is compared
+    of a result that has no equality of its own, such as a module.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Exercise:
     misconceptions: tuple[Misconception, ...]
     hints: tuple[str, ...]
     starter: Callable[..., Any] | None = None
+    observe: Callable[..., Any] | None = None
     value_name: str = ""
     value_stub: str = ""
     value_source: str = ""

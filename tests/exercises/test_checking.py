@@ -333,3 +333,10 @@ def test_a_returned_exception_is_told_apart_from_a_raised_one():
     exercise = replace(PAIR, solve=refuse)
     assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError("no")).text
     assert "the ValueError is returned: raise it" in judge(exercise, lambda x, a: ValueError).text
+
+
+def test_a_dict_that_nobody_has_filled_in_is_open():
+    for exercise in exercises.chapter(2) + exercises.chapter(4):
+        if isinstance(exercise.solve, dict):
+            assert judge(exercise, dict.fromkeys(exercise.solve, ...)).state == "open"
+            assert judge(exercise, {**exercise.solve, "A": ...}).state == "wrong"

@@ -101,6 +101,8 @@ def _replacements(node: ast.AST):
     if isinstance(node, ast.Constant) and type(node.value) is int:
         yield ast.Constant(node.value + 1)
         yield ast.Constant(node.value - 1)
+    if isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield ast.Constant(not node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield node.operand
     if isinstance(node, ast.Attribute) and node.attr == "T":
