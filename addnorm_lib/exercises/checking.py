@@ -11,12 +11,27 @@ from typing import Any, Literal
 
 import torch
 
-from addnorm_lib.exercises.comparison import difference, ratio, show
-from addnorm_lib.exercises.exercise import Exercise
+from addnorm_lib.exercises.comparison import difference, plain, ratio, show
+from addnorm_lib.exercises.exercise import Exercise, NotObservable
 from addnorm_lib.exercises.sandbox import Outcome, call
-from addnorm_lib.messages import _
+from addnorm_lib.messages import N_, _
 
 _LINE = 330  # the longest example that is spelt out, in characters
+
+# What usually lies behind an error, by its text and the line that it arose in.
+_QUESTIONS = (
+    (r"must match the size of tensor", N_("is keepdim=True or a [:, None] missing?")),
+    (r"shapes cannot be multiplied", N_("are the factors in the wrong order, or is a transpose missing?")),
+    (r"empty\(\): argument 'size'", N_("does nn.LayerNorm get the tensor? It takes D, and makes a module to call")),
+    (
+        r"unsupported operand type\(s\) for [-+*/]+: .*'function'|not supported between instances of 'function'",
+        N_("is a function used where its result belongs, f for f(x)?"),
+    ),
+    (r"operand type\(s\) for \^:", N_("a power is written ** in Python; ^ is another operator")),
+    (r"'NoneType' object .*\.grad", N_("is .grad read before backward(), or of another call's tensor?")),
+    (r"does not require grad and does not have a grad_fn", N_("is it detached, or made under torch.no_grad()?")),
+    (r"grad can be implicitly created only for scalar", N_("is it the loss, a single number, that you differentiate?")),
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +101,20 @@ def _signature_problem(exercise: Exercise, answer: Callable[..., Any], arguments
     return None
 
 
+def _reordered(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
+    """Say that the arguments have the right names in another order; the cases hand them over by position."""
+    try:
+        got = list(inspect.signature(answer).parameters)
+    except ValueError:
+        return None
+    wanted = list(inspect.signature(exercise.solve).parameters)
+    if got == wanted or sorted(got) != sorted(wanted):
+        return None
+    return _("are the arguments in another order? {name}({wanted}) wanted, yours takes ({got})").format(
+        name=exercise.name, wanted=", ".join(wanted), got=", ".join(got)
+    )
+
+
 def _ready_made(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     """Say that a module, a class or a function of PyTorch or NumPy is no answer by itself: it takes other arguments."""
     if (getattr(answer, "__module__", None) or "").split(".")[0] not in ("torch", "numpy"):
@@ -97,8 +126,10 @@ def _ready_made(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     )
 
 
-def _differing(exercise: Exercise, want: Any, got: Any) -> int | None:
+def _differing(exercise: Exercise, want: Any, got: Any) -> Any:
     """Return which one of several results is told apart: the first that differs, where another one is right."""
+    if isinstance(want, dict) and isinstance(got, dict) and got.keys() == want.keys():
+        return next((k for k in want if difference(got[k], want[k], exercise.rtol, exercise.atol)), None)
     if not isinstance(want, tuple) or not isinstance(got, (tuple, list)) or len(got) != len(want):
         return None
     wrong = [
@@ -107,8 +138,10 @@ def _differing(exercise: Exercise, want: Any, got: Any) -> int | None:
     return wrong[0] if wrong and len(wrong) < len(want) else None
 
 
-def _result_name(exercise: Exercise, index: int) -> str:
-    """Name a result as the docstring does: Return (dx, dweight, dbias) …"""
+def _result_name(exercise: Exercise, index: Any) -> str:
+    """Name a result by its key, or as the docstring does: Return (dx, dweight, dbias) …"""
+    if not isinstance(index, int):
+        return str(index)
     named = re.match(r"Return \(([\w, ]+)\)", inspect.getdoc(exercise.solve) or "")
     names = named[1].split(", ") if named else []
     return names[index] if index < len(names) else _("result {number}").format(number=index + 1)
@@ -212,7 +245,7 @@ def _in_our_words(answer: Any, solve: Any) -> Any:
     if not isinstance(answer, dict) or not isinstance(solve, dict):
         return answer
     words = {_folded(word): word for word in solve.values() if isinstance(word, str)}
-    return {k: words.get(_folded(str(v)), v) if isinstance(v, (str, list)) else v for k, v in answer.items()}
+    return {k: words.get(_folded(str(v)), v) if isinstance(v, (str, list)) else plain(v) for k, v in answer.items()}
 
 
 def _listed(keys: list[Any]) -> str:
@@ -237,6 +270,14 @@ def _judge_dict(exercise: Exercise, answer: dict[Any, Any]) -> Verdict:
             "wrong",
             _("{key} is one of {words}; you wrote {got}").format(
                 key=unknown, words=", ".join(f'"{word}"' for word in sorted(words)), got=show(answer[unknown])
+            ),
+        )
+    undecided = next((k for k, v in answer.items() if isinstance(solve[k], bool) and not isinstance(v, bool)), None)
+    if undecided is not None:
+        return Verdict(
+            "wrong",
+            _("{key} is True or False, without quotes; you wrote {got}").format(
+                key=undecided, got=show(answer[undecided])
             ),
         )
     for key, value in answer.items():
@@ -338,11 +379,16 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 text = _("your function changes {argument} in place: every name for it then holds the new values")
                 return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
+    order = _reordered(exercise, answer)
+    if order:
+        return Verdict("wrong", order)
     for known in exercise.misconceptions:
         mistaken = [_call(exercise, known.wrong, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, mistaken):
             return Verdict("wrong", with_example(_(known.message)), known.name)
     error = got[first].error
+    if isinstance(error, NotObservable):
+        return Verdict("wrong", str(error))
     ready_made = _ready_made(exercise, answer) if error is not None else None
     if ready_made:
         return Verdict("wrong", ready_made)
@@ -353,7 +399,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         if order:
             return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
         more = _common_factor(exercise, want[first].value, got[first].value)
-    elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
-        more = _("is keepdim=True or a [:, None] missing?")
+    elif error is not None:
+        more = next((_(text) for pattern, text in _QUESTIONS if re.search(pattern, _raised(error) + where)), "")
     head = wrong[first] + where + (f": {more}" if more else "")
     return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))

@@ -27,6 +27,10 @@ class Shown:
 Shown.__name__ = Shown.__qualname__ = "function"  # what Python's own messages call it
 
 
+class NotObservable(TypeError):
+    """Raised by an exercise's `observe` on a result of the wrong kind; its text is what the learner reads."""
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A wrong answer with a name, and the question that it must be answered with."""

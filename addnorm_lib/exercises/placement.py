@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from addnorm_lib.exercises.exercise import Exercise, Misconception, Shown
+from addnorm_lib.exercises.exercise import Exercise, Misconception, NotObservable, Shown
 from addnorm_lib.exercises.inputs import normal, sine, square, vector, zero
-from addnorm_lib.messages import N_
+from addnorm_lib.messages import N_, _
 
 layer_norm = Shown(lambda z: torch.nn.functional.layer_norm(z, z.shape[-1:]), "LN")
 turn = Shown(lambda z: z.roll(1, dims=-1), "z ↦ (z_D, z₁, …)")
@@ -24,6 +24,7 @@ def _block_cases():
         (torch.tensor([1.0, 2.0, 6.0]), zero, layer_norm),
         ((1 + 2 * normal(2, 4)).float(), sine, layer_norm),
         (normal(2, 3, 5, seed=1).float(), previous, layer_norm),
+        (1e-3 * normal(2, 4, seed=2).float(), turn, layer_norm),  # variance below ε: LN of LN is not LN here
     ]
 
 
@@ -101,6 +102,21 @@ POST = Exercise(
             lambda x, sublayer, norm: norm(x + norm(sublayer(x))),
             N_("Does F(x) meet a norm of its own before the sum? Only the sum is normalised."),
         ),
+        Misconception(
+            "normalised twice",
+            lambda x, sublayer, norm: norm(norm(x + sublayer(x))),
+            N_("Is the sum normalised twice? A second norm only changes rows with hardly any variance: one will do."),
+        ),
+        Misconception(
+            "F last",
+            lambda x, sublayer, norm: sublayer(norm(x)),
+            N_("Is this F of LN(x), without a sum? Post-LN adds x and F(x), and normalises at the end."),
+        ),
+        Misconception(
+            "F of the sum",
+            lambda x, sublayer, norm: sublayer(x + norm(x)),
+            N_("Does F read the sum? F reads x; then comes the sum, then the norm."),
+        ),
     ),
     hints=(
         N_("Two steps: Add, then Norm. What does each of them read?"),
@@ -175,6 +191,11 @@ PRE = Exercise(
             "F before the norm",
             lambda x, sublayer, norm: norm(sublayer(x)),
             N_("Are F and the norm in the wrong order, and x forgotten? First the norm, then F, then add x."),
+        ),
+        Misconception(
+            "F of the sum",
+            lambda x, sublayer, norm: sublayer(x + norm(x)),
+            N_("Does F read the sum? F reads LN(x) alone; x is added to what F returns."),
         ),
     ),
     hints=(
@@ -300,6 +321,34 @@ STREAM = Exercise(
             "only the end",
             _stream(_pre_block, _variance, every=False),
             N_("Is that the last variance alone? One entry after every block is wanted, and one for the start."),
+        ),
+        Misconception(
+            "no end",
+            lambda x, sublayers, norm: stream_variances(x, sublayers, norm)[:-1],
+            N_("Is the last block's output missing? The start has its entry; append after each block, too."),
+        ),
+        Misconception(
+            "column by column",
+            _stream(_pre_block, lambda x, *_others: x.var(dim=0, correction=0).mean().item()),
+            N_("Is the variance taken in each column, then averaged? It is over all elements of x at once."),
+        ),
+        Misconception(
+            "one tensor in every entry",
+            lambda x, sublayers, norm: stream_variances(x, sublayers, norm)[-1:] * (len(sublayers) + 1),
+            N_("Does x += … change the tensor that the list holds already? Write x = x + …, or measure at once."),
+        ),
+        Misconception(
+            "no shortcut",
+            _stream(lambda x, sublayer, norm: sublayer(norm(x)), _variance),
+            N_("Where is the shortcut? The block still adds x."),
+        ),
+        Misconception(
+            "the final norm measured, too",
+            lambda x, sublayers, norm: [
+                *stream_variances(x, sublayers, norm)[:-1],
+                _variance(norm(_buggy_pre_ln_stack(x, sublayers, norm))),
+            ],
+            N_("Is the last entry the variance after a final norm? The stream is wanted as the blocks leave it."),
         ),
         Misconception(
             "before the block",
@@ -430,6 +479,57 @@ FINAL_NORM = Exercise(
             _blocks(lambda x, sublayer, norm: x + norm(sublayer(norm(x)))),
             N_("Is each branch's output normalised? The sum of the branches still grows with their number."),
         ),
+        Misconception(
+            "sandwich and a final norm",
+            lambda x, sublayers, norm: norm(_blocks(lambda x, f, norm: x + norm(f(norm(x))))(x, sublayers, norm)),
+            N_("The final norm is right; is there a new one behind F, too? The blocks were right as they were."),
+        ),
+        Misconception(
+            "branch norm",
+            _blocks(lambda x, sublayer, norm: x + norm(sublayer(x))),
+            N_("Has the norm moved behind F? The blocks were right; something is missing after the last one."),
+        ),
+        Misconception(
+            "branch norm and a final norm",
+            lambda x, sublayers, norm: norm(_blocks(lambda x, f, norm: x + norm(f(x)))(x, sublayers, norm)),
+            N_("The final norm is right; has the one in the branch moved behind F? F still reads LN(x)."),
+        ),
+        Misconception(
+            "the shortcut normalised and a final norm",
+            lambda x, sublayers, norm: norm(_blocks(lambda x, f, norm: norm(x) + f(norm(x)))(x, sublayers, norm)),
+            N_("The final norm is right; does x = norm(x) stand in the loop? The shortcut carries x itself."),
+        ),
+        Misconception(
+            "no shortcut",
+            lambda x, sublayers, norm: norm(_blocks(lambda x, f, norm: f(norm(x)))(x, sublayers, norm)),
+            N_("The final norm is right; where has the shortcut gone? Each block still adds x."),
+        ),
+        Misconception(
+            "divided by L",
+            lambda x, sublayers, norm: _buggy_pre_ln_stack(x, sublayers, norm) / max(len(sublayers), 1),
+            N_("Is the output divided by the number of blocks? That leaves the mean in and fits no row exactly."),
+        ),
+        Misconception(
+            "branches divided by √L",
+            lambda x, sublayers, norm: _blocks(lambda x, f, norm: x + f(norm(x)) / math.sqrt(len(sublayers)))(
+                x, sublayers, norm
+            ),
+            N_(
+                "Are the branches divided by √L? Then the output grows less, but its mean is not 0, nor its variance 1."
+            ),
+        ),
+        Misconception(
+            "the wrong deviation",
+            lambda x, sublayers, norm: (lambda y: (y - y.mean(-1, keepdim=True)) / y.std(-1, keepdim=True))(
+                _buggy_pre_ln_stack(x, sublayers, norm)
+            ),
+            N_("Does std() divide by D − 1? LN divides by D, and norm is at hand."),
+        ),
+        Misconception(
+            "the last block left out",
+            lambda x, sublayers, norm: pre_ln_stack(x, sublayers[:-1], norm),
+            N_("The final norm is right; has the last block gone?"),
+        ),
     ),
     hints=(
         N_("Print the output's variance for 1, 4, 16 sublayers. Which line of the stack could keep it level?"),
@@ -535,6 +635,16 @@ DROPOUT = Exercise(
             lambda x, sublayer, norm, dropout: dropout(sublayer(norm(x))),
             N_("Where has x gone? The block still adds it."),
         ),
+        Misconception(
+            "on the branch and on the sum",
+            lambda x, sublayer, norm, dropout: dropout(x + dropout(sublayer(norm(x)))),
+            N_("Is dropout still on the sum, too? Once, to what F returns: x must stay whole."),
+        ),
+        Misconception(
+            "branch norm",
+            lambda x, sublayer, norm, dropout: x + dropout(norm(sublayer(x))),
+            N_("Has the norm moved behind F? Dropout is now right; F still reads LN(x)."),
+        ),
     ),
     hints=(
         N_("Let dropout erase everything (p = 1). What should the block return then, and what does it return?"),
@@ -559,9 +669,18 @@ def as_pre_ln(layer):
     return twin
 
 
+class _Layer(torch.nn.TransformerEncoderLayer):
+    """A TransformerEncoderLayer that prints as the call that makes it, so that a message can name it."""
+
+    def __repr__(self):
+        shape = f"{self.self_attn.embed_dim}, {self.self_attn.num_heads}, {self.linear1.out_features}"
+        options = f"{self.dropout.p}, {self.activation.__name__}, {self.norm1.eps:g}, {self.self_attn.batch_first}"
+        return f"TransformerEncoderLayer({shape}, {options})"
+
+
 def _encoder_layer(seed, **options):
     """Make a layer for d_model = 4 with all parameters drawn anew, the norms' too: γ = 1, β = 0 would hide mistakes."""
-    layer = torch.nn.TransformerEncoderLayer(4, 2, dim_feedforward=6, dropout=0.0, **options)
+    layer = _Layer(4, 2, dim_feedforward=6, **{"dropout": 0.0, **options})
     with torch.no_grad():
         for i, parameter in enumerate(layer.parameters()):
             parameter.copy_(normal(*parameter.shape, seed=100 * seed + i) + (parameter.ndim == 1))
@@ -570,20 +689,31 @@ def _encoder_layer(seed, **options):
 
 def _layer_cases():
     with torch.random.fork_rng(devices=[]):
-        return [(_encoder_layer(1),), (_encoder_layer(2, activation="gelu", layer_norm_eps=0.1),)]
+        other = {"dropout": 0.3, "activation": "gelu", "layer_norm_eps": 0.1, "batch_first": True}
+        return [(_encoder_layer(1),), (_encoder_layer(2, **other),)]
 
 
 def _observe_twin(twin, layer):
     if twin is None:
         return None
     if not isinstance(twin, torch.nn.TransformerEncoderLayer):
-        raise TypeError(f"an nn.TransformerEncoderLayer wanted, got {type(twin).__name__}")
+        raise NotObservable(
+            _("an nn.TransformerEncoderLayer wanted, got {kind}").format(
+                kind=twin.__name__ if isinstance(twin, type) else type(twin).__name__
+            )
+        )
     storages = {parameter.data_ptr() for parameter in layer.parameters()}
-    twin_first, first = twin.norm_first, layer.norm_first
-    shared = sum(parameter.data_ptr() in storages for parameter in twin.parameters())
+    seen = {
+        "norm_first": twin.norm_first,
+        "the original's norm_first": layer.norm_first,
+        "shared parameters": sum(parameter.data_ptr() in storages for parameter in twin.parameters()),
+        "dropout": twin.dropout.p,
+        "layer_norm_eps": twin.norm1.eps,
+        "batch_first": twin.self_attn.batch_first,
+    }
+    x = normal(2, 3, 4) if layer.self_attn.batch_first else normal(2, 4)  # two tokens or more: one shows no heads
     with torch.no_grad():
-        output = twin.eval()(normal(1, 2, 4).float())
-    return {"norm_first": twin_first, "the original's norm_first": first, "shared parameters": shared, "output": output}
+        return seen | {"output": twin.eval()(x.float())}
 
 
 def _rebuilt(layer, left_out=(), **options):
@@ -598,8 +728,10 @@ def _rebuilt(layer, left_out=(), **options):
 
 def _everything_kept(layer):
     return {
+        "dropout": layer.dropout.p,
         "activation": layer.activation,
         "layer_norm_eps": layer.norm1.eps,
+        "batch_first": layer.self_attn.batch_first,
     }
 
 
@@ -618,6 +750,10 @@ def _pre(twin):
 
 def _swap_norms(twin):
     twin.norm_first, twin.norm1, twin.norm2 = True, twin.norm2, twin.norm1
+
+
+def _exchange_norms(twin):
+    twin.norm1, twin.norm2 = twin.norm2, twin.norm1
 
 
 def _fresh_norms(twin):
@@ -654,6 +790,21 @@ MOVE = Exercise(
             N_("Is this still Post-LN? PyTorch's default is norm_first=False."),
         ),
         Misconception(
+            "the original itself",
+            _twin(lambda twin: None, copier=lambda layer: layer),
+            N_("Is this the original itself? Make a copy, then set the copy's norm_first."),
+        ),
+        Misconception(
+            "the norms exchanged, not moved",
+            _twin(_exchange_norms),
+            N_("Have norm1 and norm2 changed places? That is still Post-LN: norm_first says where the norms stand."),
+        ),
+        Misconception(
+            "activation lost",
+            lambda layer: _rebuilt(layer, **{**_everything_kept(layer), "activation": "relu"}),
+            N_("Has the activation gone back to ReLU? It is layer.activation."),
+        ),
+        Misconception(
             "shared parameters",
             _twin(_pre, copier=copy.copy),
             N_("Do both layers share their parameters? Training one would train the other: copy.copy is shallow."),
@@ -678,7 +829,7 @@ MOVE = Exercise(
         Misconception(
             "options lost",
             lambda layer: _rebuilt(layer),
-            N_("Is a new layer built with PyTorch's defaults? Activation and eps were another's in one of the cases."),
+            N_("Is a new layer built with PyTorch's defaults? Hand on activation, eps, dropout and batch_first."),
         ),
         Misconception(
             "norms swapped",
@@ -733,7 +884,7 @@ SCHEDULE = Exercise(
         Misconception(
             "no warm-up",
             lambda s, d, w: d**-0.5 * s**-0.5,
-            N_("Is there no warm-up? 1/√step is largest at the first step, just where deep Post-LN needs care."),
+            N_("Is there no warm-up, or a line never below 1/√step? Deep Post-LN needs care at step 1."),
         ),
         Misconception(
             "no decay",
@@ -774,6 +925,41 @@ SCHEDULE = Exercise(
             "warm-up to 1/√d_model",
             lambda s, d, w: d**-0.5 * (s / w if s < w else s**-0.5),
             N_("Does the warm-up rise to d_model^(−1/2)? Then the rate jumps where it ends; both parts must meet."),
+        ),
+        Misconception(
+            "warm-up to 1",
+            lambda s, d, w: s / w if s < w else (d * s) ** -0.5,
+            N_("Does the warm-up rise to 1? Both parts must meet at step = warmup_steps."),
+        ),
+        Misconception(
+            "exponent −1 in the warm-up",
+            lambda s, d, w: d**-0.5 * min(s**-0.5, s / w),
+            N_("Is it step / warmup_steps? At step = warmup_steps both parts must meet: the exponent is −3/2."),
+        ),
+        Misconception(
+            "the peak over √step",
+            lambda s, d, w: _peak(d, w) * (s / w if s <= w else s**-0.5),
+            N_("Is the peak divided by √step after the warm-up? Then the rate jumps: it is 1/√(d_model · step)."),
+        ),
+        Misconception(
+            "the peak over √(step − warm-up)",
+            lambda s, d, w: _peak(d, w) * (s / w if s <= w else (s - w) ** -0.5),
+            N_("Does the decay count its steps from the end of the warm-up? It is 1/√(d_model · step)."),
+        ),
+        Misconception(
+            "the peak over √(step − warm-up + 1)",
+            lambda s, d, w: _peak(d, w) * (s / w if s <= w else (s - w + 1) ** -0.5),
+            N_("Does the decay start again at step 1 when the warm-up ends? It is 1/√(d_model · step)."),
+        ),
+        Misconception(
+            "the peak without its root",
+            lambda s, d, w: min(s / w, (w / s) ** 0.5) / (d * w),
+            N_("Is the peak's root missing? It is (d_model · warmup_steps)^(−1/2)."),
+        ),
+        Misconception(
+            "the peak's exponent positive",
+            lambda s, d, w: min(s / w, (w / s) ** 0.5) * (d * w) ** 0.5,
+            N_("Is the sign of the peak's exponent lost? It is (d_model · warmup_steps)^(−1/2), well below 1."),
         ),
         Misconception(
             "precedence",
@@ -1014,6 +1200,11 @@ DEEPNORM = Exercise(
             N_("Is that ** 1 / 4? Python reads it as (… ** 1) / 4; write ** 0.25 or ** (1 / 4)."),
         ),
         Misconception(
+            "2 and 8 outside the power",
+            _deepnorm(_deepnorm_sum, alpha=lambda n: 2 * n**0.25, beta=lambda n: 8 * n**-0.25),
+            N_("Is that 2 * n_layers ** 0.25? Python takes the power first: write (2 * n_layers) ** 0.25."),
+        ),
+        Misconception(
             "sublayers counted",
             _deepnorm(_deepnorm_sum, alpha=lambda n: (4 * n) ** 0.25, beta=lambda n: (16 * n) ** -0.25),
             N_("Is N counted in sublayers? N is the number of layers; the 2 in 2N counts each layer's two sublayers."),
@@ -1067,6 +1258,23 @@ DEEPNORM = Exercise(
             "no norm",
             _deepnorm(lambda x, f, norm, alpha: alpha * x + f(x)),
             N_("Where is the norm? The sum αx + F(x) passes through LN."),
+        ),
+        Misconception(
+            "no shortcut",
+            _deepnorm(lambda x, f, norm, alpha: norm(f(x))),
+            N_("Where is the shortcut? The sum αx + F(x) passes through LN."),
+        ),
+        Misconception(
+            "β twice",
+            lambda x, weight, norm, n: norm((2 * n) ** 0.25 * x + (8 * n) ** -0.5 * (x @ weight.T)),
+            N_("Is β there twice, on the weight and on the branch? Once will do."),
+        ),
+        Misconception(
+            "all layers",
+            lambda x, weight, norm, n: _blocks(lambda x, f, norm: deepnorm_block(x, weight, norm, n))(
+                x, [None] * n, norm
+            ),
+            N_("Is there a loop over the layers? One block is wanted; n_layers only sets α and β."),
         ),
         Misconception(
             "no transpose",
@@ -1160,12 +1368,12 @@ def _bent():
 
 
 def _slope_cases():
-    return [
+    return [  # with losses above 0, so that whoever fits the loss can take its logarithm
         (_power(-0.5, 1.0, -2.0), [1, 4, 16]),
         (_power(1, 3.0, -1.0), [2, 4, 8]),
         (_bent(), [2, 3, 9, 20]),
-        (stack_loss("post", d_model=16, nets=4), [2, 4, 8, 16]),
-        (stack_loss("pre", d_model=16, nets=4), [2, 4, 8, 16]),
+        (stack_loss("post", seed=53, d_model=16, nets=4), [2, 4, 8, 16]),
+        (stack_loss("pre", seed=53, d_model=16, nets=4), [2, 4, 8, 16]),
     ]
 
 
@@ -1273,6 +1481,11 @@ SLOPE = Exercise(
             "the intercept",
             _slope(lambda d, g: np.polyfit(np.log(d), np.log(g), 1)[1]),
             N_("Is that the intercept? np.polyfit returns the slope first."),
+        ),
+        Misconception(
+            "slope and intercept",
+            lambda loss_at, depths: np.polyfit(np.log(depths), np.log(_norms(loss_at, depths)), 1).tolist(),
+            N_("Are these slope and intercept? np.polyfit returns both, the slope first: take [0]."),
         ),
         Misconception(
             "the sign dropped",

@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -184,8 +185,10 @@ def test_numbers_may_come_as_tensors_but_not_as_text():
         (0.0, float("inf"), "the numbers differ"),
         ({"a": 1}, {"a": 2}, "the numbers differ"),
         ([1.0, "x"], [1.0, 2.0], "a number wanted, got str"),
-        (1, True, "bool wanted"),
-        ("no", "yes", "str wanted"),
+        (1, True, "bool wanted, got int"),
+        (False, True, "values differ"),
+        ("no", "yes", "values differ"),
+        (1, "yes", "str wanted, got int"),
     ],
 )
 def test_differences_are_said_in_words(got, want, words):
@@ -340,3 +343,39 @@ def test_a_dict_that_nobody_has_filled_in_is_open():
         if isinstance(exercise.solve, dict):
             assert judge(exercise, dict.fromkeys(exercise.solve, ...)).state == "open"
             assert judge(exercise, {**exercise.solve, "A": ...}).state == "wrong"
+
+
+def test_arguments_in_another_order_are_named():
+    assert "two_results(x, a) wanted, yours takes (a, x)" in judge(PAIR, lambda a, x: (x - a, x / 2)).text
+    assert judge(PAIR, lambda a, x: (x + a, a / 2)).state == "solved"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda x, a: (x ^ 0.5, x), "a power is written **"),
+        (lambda x, a: x + torch.sin, "f for f(x)?"),
+        (lambda x, a: torch.nn.functional.dropout(x, torch.sin), "f for f(x)?"),
+        (lambda x, a: x.view(1, 2) @ x.view(1, 2), "is a transpose missing?"),
+        (lambda x, a: torch.nn.LayerNorm(x), "does nn.LayerNorm get the tensor?"),
+        (lambda x, a: x.grad.norm(), "is .grad read before backward()"),
+        (lambda x, a: x.sum().backward(), "is it detached"),
+        (lambda x, a: (x.clone().requires_grad_() * 2).backward(), "is it the loss, a single number"),
+    ],
+)
+def test_an_error_is_answered_with_its_likely_cause(answer, text):
+    assert text in judge(PAIR, answer).text
+
+
+def test_true_and_false_may_come_from_numpy_and_pytorch():
+    statements = next(e for e in exercises.chapter(4) if e.name == "statements")
+    asked = {key: np.bool_(true) if key < "C" else torch.tensor([true]) for key, true in statements.solve.items()}
+    assert judge(statements, asked).state == "solved"
+    for given in ("True", 1, torch.ones(2), [True]):
+        assert "C is True or False" in judge(statements, {**statements.solve, "C": given}).text
+
+
+def test_of_an_observed_dict_only_the_entry_that_differs_is_shown():
+    exercise = replace(PAIR, observe=lambda result, x, a: {"sum": result[0], "half": result[1]})
+    text = judge(exercise, lambda x, a: (x + a, x / 2 + 1)).text
+    assert text == "half: the numbers differ. For x = [1, 3], a = 1: expected half = [0.5, 1.5], got [1.5, 2.5]"

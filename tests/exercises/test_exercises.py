@@ -73,6 +73,7 @@ def test_every_misconception_is_caught_by_its_own_name_and_message(exercise, kno
     exercises.check(exercise.id, known.wrong)
     printed = capsys.readouterr().out
     assert printed.startswith(f"✗ {exercise.id} {known.message}")
+    assert len(printed) <= 350
     assert printed.count("\n") == 1
 
 

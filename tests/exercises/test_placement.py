@@ -40,6 +40,7 @@ def a_layer_built_anew(layer):
         layer.dropout.p,
         layer.activation,
         layer.norm1.eps,
+        layer.self_attn.batch_first,
         norm_first=True,
     )
     twin.load_state_dict(layer.state_dict())
