@@ -203,6 +203,7 @@ def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got:
     ):
         expected, came = _told_apart(wanted_value, got_value, largest)
         expected = label + expected
+    came = came if len(came) <= 160 else f"{came[:157]}…"
     text = _("For {given}: expected {expected}, got {came}").format(given=given, expected=expected, came=came)
     printed = got.printed.strip().replace("\n", " ⏎ ")
     if got.changed:
@@ -359,13 +360,14 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         changed = next((i for i, g in enumerate(got) if g.changed), None)
         if changed is None:
             return Verdict("solved", _(exercise.title))
-        argument = list(inspect.signature(exercise.solve).parameters)[got[changed].changed[0]]
-        return Verdict(
-            "wrong",
-            _(
+        at = got[changed].changed[0]
+        if isinstance(cases[changed][at], list):
+            text = _("the result is right, but your function changes {argument} in place: is there a pop or an append?")
+        else:
+            text = _(
                 "the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?"
-            ).format(argument=argument),
-        )
+            )
+        return Verdict("wrong", text.format(argument=list(inspect.signature(exercise.solve).parameters)[at]))
 
     def with_example(head: str) -> str:
         return _with_example(head, exercise, cases[first], want[first], got[first])

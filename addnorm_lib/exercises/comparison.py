@@ -45,8 +45,8 @@ def _kind(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return NumPy's or PyTorch's True or False as Python's own; anything else as it is."""
-    is_truth = isinstance(value, np.bool_) or (
-        isinstance(value, torch.Tensor) and value.dtype == torch.bool and value.numel() == 1
+    is_truth = (isinstance(value, torch.Tensor) and value.dtype == torch.bool and value.numel() == 1) or (
+        isinstance(value, (np.bool_, np.ndarray)) and value.dtype == np.bool_ and value.size == 1
     )
     return bool(value) if is_truth else value
 
@@ -86,7 +86,7 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             return _("{want} wanted, got {got}").format(want=_kind(want), got=_kind(got))
         return None if got == want else _("the values differ")
     if isinstance(want, (int, float)):
-        if isinstance(got, torch.Tensor) and got.numel() == 1:
+        if (isinstance(got, torch.Tensor) and got.numel() == 1) or (isinstance(got, np.ndarray) and got.size == 1):
             got = got.item()
         if isinstance(got, bool) or not isinstance(got, (int, float, np.number)):
             return _("a number wanted, got {kind}").format(kind=_kind(got))

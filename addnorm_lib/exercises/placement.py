@@ -475,6 +475,11 @@ FINAL_NORM = Exercise(
             N_("Are mean and variance taken over the whole batch? Every row has its own: use norm."),
         ),
         Misconception(
+            "the whole batch, by std()",
+            lambda x, sublayers, norm: (lambda y: (y - y.mean()) / y.std())(_buggy_pre_ln_stack(x, sublayers, norm)),
+            N_("Are y.mean() and y.std() the whole batch's? Every row has its own: use norm."),
+        ),
+        Misconception(
             "sandwich",
             _blocks(lambda x, sublayer, norm: x + norm(sublayer(norm(x)))),
             N_("Is each branch's output normalised? The sum of the branches still grows with their number."),
@@ -506,7 +511,7 @@ FINAL_NORM = Exercise(
         ),
         Misconception(
             "divided by L",
-            lambda x, sublayers, norm: _buggy_pre_ln_stack(x, sublayers, norm) / max(len(sublayers), 1),
+            lambda x, sublayers, norm: _buggy_pre_ln_stack(x, sublayers, norm) / len(sublayers),
             N_("Is the output divided by the number of blocks? That leaves the mean in and fits no row exactly."),
         ),
         Misconception(
@@ -641,6 +646,21 @@ DROPOUT = Exercise(
             N_("Is dropout still on the sum, too? Once, to what F returns: x must stay whole."),
         ),
         Misconception(
+            "a dropout of one's own, p = 0.5",
+            lambda x, sublayer, norm, dropout: x + torch.nn.functional.dropout(sublayer(norm(x))),
+            N_("Is that PyTorch's dropout with p = 0.5? Call the one that is handed in: dropout(…)."),
+        ),
+        Misconception(
+            "a dropout of one's own, p = 0.1",
+            lambda x, sublayer, norm, dropout: x + torch.nn.functional.dropout(sublayer(norm(x)), 0.1),
+            N_("Is that PyTorch's dropout with p = 0.1? Call the one that is handed in: dropout(…)."),
+        ),
+        Misconception(
+            "behind another norm",
+            lambda x, sublayer, norm, dropout: x + norm(dropout(sublayer(x))),
+            N_("Is there a norm between dropout and the sum? The norm stays before F."),
+        ),
+        Misconception(
             "branch norm",
             lambda x, sublayer, norm, dropout: x + dropout(norm(sublayer(x))),
             N_("Has the norm moved behind F? Dropout is now right; F still reads LN(x)."),
@@ -669,8 +689,8 @@ def as_pre_ln(layer):
     return twin
 
 
-class _Layer(torch.nn.TransformerEncoderLayer):
-    """A TransformerEncoderLayer that prints as the call that makes it, so that a message can name it."""
+class TransformerEncoderLayer(torch.nn.TransformerEncoderLayer):
+    """PyTorch's layer, printed as the call that makes it, so that a message can name it."""
 
     def __repr__(self):
         shape = f"{self.self_attn.embed_dim}, {self.self_attn.num_heads}, {self.linear1.out_features}"
@@ -680,7 +700,7 @@ class _Layer(torch.nn.TransformerEncoderLayer):
 
 def _encoder_layer(seed, **options):
     """Make a layer for d_model = 4 with all parameters drawn anew, the norms' too: γ = 1, β = 0 would hide mistakes."""
-    layer = _Layer(4, 2, dim_feedforward=6, **{"dropout": 0.0, **options})
+    layer = TransformerEncoderLayer(4, 2, dim_feedforward=6, **{"dropout": 0.0, **options})
     with torch.no_grad():
         for i, parameter in enumerate(layer.parameters()):
             parameter.copy_(normal(*parameter.shape, seed=100 * seed + i) + (parameter.ndim == 1))
@@ -695,18 +715,20 @@ def _layer_cases():
 
 def _observe_twin(twin, layer):
     if twin is None:
-        return None
+        raise NotObservable(_("your function returned None: is the return missing?"))
     if not isinstance(twin, torch.nn.TransformerEncoderLayer):
-        raise NotObservable(
-            _("an nn.TransformerEncoderLayer wanted, got {kind}").format(
-                kind=twin.__name__ if isinstance(twin, type) else type(twin).__name__
-            )
-        )
+        kind = _("a class") if isinstance(twin, type) else type(twin).__name__
+        raise NotObservable(_("an nn.TransformerEncoderLayer wanted, got {kind}").format(kind=kind))
     storages = {parameter.data_ptr() for parameter in layer.parameters()}
+    numbers = layer.state_dict()
     seen = {
         "norm_first": twin.norm_first,
         "the original's norm_first": layer.norm_first,
         "shared parameters": sum(parameter.data_ptr() in storages for parameter in twin.parameters()),
+        "parameters with the original's numbers": sum(
+            name in numbers and torch.equal(numbers[name], parameter) for name, parameter in twin.named_parameters()
+        ),
+        "n_heads": twin.self_attn.num_heads,
         "dropout": twin.dropout.p,
         "layer_norm_eps": twin.norm1.eps,
         "batch_first": twin.self_attn.batch_first,

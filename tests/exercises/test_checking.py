@@ -371,7 +371,7 @@ def test_true_and_false_may_come_from_numpy_and_pytorch():
     statements = next(e for e in exercises.chapter(4) if e.name == "statements")
     asked = {key: np.bool_(true) if key < "C" else torch.tensor([true]) for key, true in statements.solve.items()}
     assert judge(statements, asked).state == "solved"
-    for given in ("True", 1, torch.ones(2), [True]):
+    for given in ("True", 1, torch.ones(2), [True], np.array([True, True])):
         assert "C is True or False" in judge(statements, {**statements.solve, "C": given}).text
 
 
@@ -379,3 +379,20 @@ def test_of_an_observed_dict_only_the_entry_that_differs_is_shown():
     exercise = replace(PAIR, observe=lambda result, x, a: {"sum": result[0], "half": result[1]})
     text = judge(exercise, lambda x, a: (x + a, x / 2 + 1)).text
     assert text == "half: the numbers differ. For x = [1, 3], a = 1: expected half = [0.5, 1.5], got [1.5, 2.5]"
+
+
+def test_a_number_may_come_in_an_array_of_its_own():
+    exercise = replace(PAIR, solve=lambda x, a: 0.5)
+    assert judge(exercise, lambda x, a: np.array(0.5)).state == "solved"
+    assert judge(exercise, lambda x, a: np.array([0.5])).state == "solved"
+    assert "a number wanted, got ndarray" in judge(exercise, lambda x, a: np.array([0.5, 0.5])).text
+
+
+def test_a_list_emptied_on_the_way_is_named():
+    exercise = replace(PAIR, solve=lambda x, a: x[0], cases=lambda: [([1.0, 3.0], 1.0)])
+    assert "changes x in place: is there a pop" in judge(exercise, lambda x, a: x.pop(0)).text
+
+
+def test_what_came_is_cut_where_it_would_fill_the_screen():
+    exercise = replace(PAIR, solve=lambda x, a: [1.0] * 9)
+    assert len(judge(exercise, lambda x, a: [x.sum().item] * 9).text) < 350

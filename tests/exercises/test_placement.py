@@ -103,3 +103,44 @@ def test_the_moved_layer_is_what_pytorch_computes_with_norm_first():
 def test_the_stacks_gradients_depend_on_the_depth_as_xiong_says(placement, low, high):
     slopes = [gradient_slope(stack_loss(placement, seed=seed), DEPTHS) for seed in range(3)]
     assert all(low < slope < high for slope in slopes), slopes
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"nhead": 1}, "n_heads"),
+        ({"dropout": 0.2}, "dropout"),
+        ({"layer_norm_eps": 1e-3}, "layer_norm_eps"),
+        ({"batch_first": False}, "batch_first"),
+        ({"norm_first": False}, "norm_first"),
+    ],
+)
+def test_every_option_of_the_moved_layer_is_compared(change, text):
+    def rebuilt(layer):
+        kept = {
+            "nhead": layer.self_attn.num_heads,
+            "dropout": layer.dropout.p,
+            "layer_norm_eps": layer.norm1.eps,
+            "batch_first": layer.self_attn.batch_first,
+            "norm_first": True,
+        }
+        twin = nn.TransformerEncoderLayer(4, dim_feedforward=6, activation=layer.activation, **(kept | change))
+        twin.load_state_dict(layer.state_dict())
+        return twin
+
+    verdict = judge(BY_NAME["as_pre_ln"], rebuilt)
+    assert verdict.state == "wrong"
+    assert f"expected {text} = " in verdict.text
+
+
+@pytest.mark.parametrize("made", [nn.Dropout(), nn.Dropout(0.1), lambda z: F.dropout(z, p=0.5), F.dropout])
+def test_a_dropout_of_ones_own_is_told_from_the_one_handed_in(made):
+    verdict = judge(BY_NAME["pre_ln_with_dropout"], lambda x, sublayer, norm, dropout: x + made(sublayer(norm(x))))
+    assert "Call the one that is handed in" in verdict.text
+
+
+def test_a_slope_fitted_to_the_loss_is_named_without_an_absolute_value():
+    def slope_of_the_loss(loss_at, depths):
+        return np.polyfit(np.log(depths), [np.log(loss_at(depth)[0].item()) for depth in depths], 1)[0]
+
+    assert judge(BY_NAME["gradient_slope"], slope_of_the_loss).misconception == "the loss"
