@@ -11,7 +11,7 @@ from addnorm_lib.messages import _
 
 __all__ = ["chapter", "check", "hint", "progress", "solution"]
 
-_CHAPTERS = {1: "residual", 2: "degradation", 3: "normalisation", 6: "fused"}
+_CHAPTERS = {1: "residual", 2: "degradation", 3: "normalisation", 4: "placement", 6: "fused"}
 _MARKS = {"solved": "✓", "wrong": "✗", "open": "○"}
 
 _states: dict[str, str] = {}

@@ -13,12 +13,27 @@ from typing import Any, Literal
 
 import torch
 
-from addnorm_lib.exercises.comparison import difference, ratio, show
-from addnorm_lib.exercises.exercise import Exercise
+from addnorm_lib.exercises.comparison import difference, plain, ratio, show
+from addnorm_lib.exercises.exercise import Exercise, NotObservable
 from addnorm_lib.exercises.sandbox import Outcome, call
-from addnorm_lib.messages import _
+from addnorm_lib.messages import N_, _
 
 _LINE = 330  # the longest example that is spelt out, in characters
+
+# What usually lies behind an error, by its text and the line that it arose in.
+_QUESTIONS = (
+    (r"must match the size of tensor", N_("is keepdim=True or a [:, None] missing?")),
+    (r"shapes cannot be multiplied", N_("are the factors in the wrong order, or is a transpose missing?")),
+    (r"empty\(\): argument 'size'", N_("does nn.LayerNorm get the tensor? It takes D, and makes a module to call")),
+    (
+        r"unsupported operand type\(s\) for [-+*/]+: .*'function'|not supported between instances of 'function'",
+        N_("is a function used where its result belongs, f for f(x)?"),
+    ),
+    (r"operand type\(s\) for \^:", N_("a power is written ** in Python; ^ is another operator")),
+    (r"'NoneType' object .*\.grad", N_("is .grad read before backward(), or of another call's tensor?")),
+    (r"does not require grad and does not have a grad_fn", N_("is it detached, or made under torch.no_grad()?")),
+    (r"grad can be implicitly created only for scalar", N_("is it the loss, a single number, that you differentiate?")),
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,20 @@ def _signature_problem(exercise: Exercise, answer: Callable[..., Any], arguments
     return None
 
 
+def _reordered(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
+    """Say that the arguments have the right names in another order; the cases hand them over by position."""
+    try:
+        got = list(inspect.signature(answer).parameters)
+    except ValueError:
+        return None
+    wanted = list(inspect.signature(exercise.solve).parameters)
+    if got == wanted or sorted(got) != sorted(wanted):
+        return None
+    return _("are the arguments in another order? {name}({wanted}) wanted, yours takes ({got})").format(
+        name=exercise.name, wanted=", ".join(wanted), got=", ".join(got)
+    )
+
+
 def _ready_made(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     """Say that a module, a class or a function of PyTorch or NumPy is no answer by itself: it takes other arguments."""
     if (getattr(answer, "__module__", None) or "").split(".")[0] not in ("torch", "numpy"):
@@ -99,8 +128,10 @@ def _ready_made(exercise: Exercise, answer: Callable[..., Any]) -> str | None:
     )
 
 
-def _differing(exercise: Exercise, want: Any, got: Any) -> int | None:
+def _differing(exercise: Exercise, want: Any, got: Any) -> Any:
     """Return which one of several results is told apart: the first that differs, where another one is right."""
+    if isinstance(want, dict) and isinstance(got, dict) and got.keys() == want.keys():
+        return next((k for k in want if difference(got[k], want[k], exercise.rtol, exercise.atol)), None)
     if not isinstance(want, tuple) or not isinstance(got, (tuple, list)) or len(got) != len(want):
         return None
     wrong = [
@@ -109,8 +140,10 @@ def _differing(exercise: Exercise, want: Any, got: Any) -> int | None:
     return wrong[0] if wrong and len(wrong) < len(want) else None
 
 
-def _result_name(exercise: Exercise, index: int) -> str:
-    """Name a result as the docstring does: Return (dx, dweight, dbias) …"""
+def _result_name(exercise: Exercise, index: Any) -> str:
+    """Name a result by its key, or as the docstring does: Return (dx, dweight, dbias) …"""
+    if not isinstance(index, int):
+        return str(index)
     named = re.match(r"Return \(([\w, ]+)\)", inspect.getdoc(exercise.solve) or "")
     names = named[1].split(", ") if named else []
     return names[index] if index < len(names) else _("result {number}").format(number=index + 1)
@@ -172,6 +205,7 @@ def _example(exercise: Exercise, arguments: tuple[Any, ...], want: Outcome, got:
     ):
         expected, came = _told_apart(wanted_value, got_value, largest)
         expected = label + expected
+    came = came if len(came) <= 160 else f"{came[:157]}…"
     text = _("For {given}: expected {expected}, got {came}").format(given=given, expected=expected, came=came)
     printed = got.printed.strip().replace("\n", " ⏎ ")
     if got.changed:
@@ -214,7 +248,7 @@ def _in_our_words(answer: Any, solve: Any) -> Any:
     if not isinstance(answer, dict) or not isinstance(solve, dict):
         return answer
     words = {_folded(word): word for word in solve.values() if isinstance(word, str)}
-    return {k: words.get(_folded(str(v)), v) if isinstance(v, (str, list)) else v for k, v in answer.items()}
+    return {k: words.get(_folded(str(v)), v) if isinstance(v, (str, list)) else plain(v) for k, v in answer.items()}
 
 
 def _listed(keys: list[Any]) -> str:
@@ -239,6 +273,14 @@ def _judge_dict(exercise: Exercise, answer: dict[Any, Any]) -> Verdict:
             "wrong",
             _("{key} is one of {words}; you wrote {got}").format(
                 key=unknown, words=", ".join(f'"{word}"' for word in sorted(words)), got=show(answer[unknown])
+            ),
+        )
+    undecided = next((k for k, v in answer.items() if isinstance(solve[k], bool) and not isinstance(v, bool)), None)
+    if undecided is not None:
+        return Verdict(
+            "wrong",
+            _("{key} is True or False, without quotes; you wrote {got}").format(
+                key=undecided, got=show(answer[undecided])
             ),
         )
     for key, value in answer.items():
@@ -293,6 +335,13 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
 
 
+def _call(exercise: Exercise, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Outcome:
+    observe = exercise.observe
+    if observe is None:
+        return call(function, arguments, seconds)
+    return call(lambda *given: observe(function(*given), *given), arguments, seconds)
+
+
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare `answer` with the reference solution on every case."""
     if answer is ... or (answer is None and not exercise.is_function):
@@ -312,11 +361,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return Verdict("wrong", _ready_made(exercise, answer) or problem)
 
     # First, so that what PyTorch loads at its first use is not taken from the learner's time.
-    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
+    want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
     got: list[Outcome] = []
     ends = time.monotonic() + 2 * exercise.seconds
     for arguments in cases:
-        got.append(call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
+        got.append(_call(exercise, answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
         error = got[-1].error
         # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
         if len(got) == 1 and type(error) is NotImplementedError and not error.args:
@@ -331,19 +380,20 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         changed = next((i for i, g in enumerate(got) if g.changed), None)
         if changed is None:
             return Verdict("solved", _(exercise.title))
-        argument = list(inspect.signature(exercise.solve).parameters)[got[changed].changed[0]]
-        return Verdict(
-            "wrong",
-            _(
+        at = got[changed].changed[0]
+        if isinstance(cases[changed][at], list):
+            text = _("the result is right, but your function changes {argument} in place: is there a pop or an append?")
+        else:
+            text = _(
                 "the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?"
-            ).format(argument=argument),
-        )
+            )
+        return Verdict("wrong", text.format(argument=list(inspect.signature(exercise.solve).parameters)[at]))
 
     def with_example(head: str) -> str:
         return _with_example(head, exercise, cases[first], want[first], got[first])
 
     if exercise.starter is not None:
-        start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
+        start = [_call(exercise, exercise.starter, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, start):
             changed = next((g.changed for g in got if g.changed), None)
             if changed is not None:
@@ -354,11 +404,16 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 text = _("the function was changed, but still behaves as given: does the change do anything here?")
                 return Verdict("wrong", with_example(text))
             return Verdict("open", _("not attempted yet: the function still behaves as given"))
+    order = _reordered(exercise, answer)
+    if order:
+        return Verdict("wrong", order)
     for known in exercise.misconceptions:
-        mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
+        mistaken = [_call(exercise, known.wrong, arguments, exercise.seconds) for arguments in cases]
         if _agrees(exercise, got, mistaken):
             return Verdict("wrong", with_example(_(known.message)), known.name)
     error = got[first].error
+    if isinstance(error, NotObservable):
+        return Verdict("wrong", str(error))
     ready_made = _ready_made(exercise, answer) if error is not None else None
     if ready_made:
         return Verdict("wrong", ready_made)
@@ -369,7 +424,7 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         if order:
             return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
         more = _common_factor(exercise, want[first].value, got[first].value)
-    elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
-        more = _("is keepdim=True or a [:, None] missing?")
+    elif error is not None:
+        more = next((_(text) for pattern, text in _QUESTIONS if re.search(pattern, _raised(error) + where)), "")
     head = wrong[first] + where + (f": {more}" if more else "")
     return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))

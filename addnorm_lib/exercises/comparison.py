@@ -31,6 +31,7 @@ def _show(value: Any, digits: int, largest: int) -> str:
         return f"{value + 0.0:.{digits}g}"  # −0.0 + 0.0 is 0.0
     if isinstance(value, (list, tuple)):
         inside = ", ".join(_show(v, digits, largest) for v in value)
+        inside += "," if isinstance(value, tuple) and len(value) == 1 else ""
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {_show(v, digits, largest)}" for k, v in value.items()) + "}"
@@ -40,6 +41,14 @@ def _show(value: Any, digits: int, largest: int) -> str:
 
 def _kind(value: Any) -> str:
     return "torch.Tensor" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def plain(value: Any) -> Any:
+    """Return NumPy's or PyTorch's True or False as Python's own; anything else as it is."""
+    is_truth = (isinstance(value, torch.Tensor) and value.dtype == torch.bool and value.numel() == 1) or (
+        isinstance(value, (np.bool_, np.ndarray)) and value.dtype == np.bool_ and value.size == 1
+    )
+    return bool(value) if is_truth else value
 
 
 def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
@@ -72,13 +81,18 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
             return None
         return _("the numbers differ")
     if isinstance(want, (bool, str)):
-        return None if type(got) is type(want) and got == want else _("{want} wanted").format(want=_kind(want))
+        got = plain(got)
+        if type(got) is not type(want):
+            return _("{want} wanted, got {got}").format(want=_kind(want), got=_kind(got))
+        return None if got == want else _("the values differ")
     if isinstance(want, (int, float)):
-        if isinstance(got, torch.Tensor) and got.numel() == 1:
+        if (isinstance(got, torch.Tensor) and got.numel() == 1) or (isinstance(got, np.ndarray) and got.size == 1):
             got = got.item()
         if isinstance(got, bool) or not isinstance(got, (int, float, np.number)):
             return _("a number wanted, got {kind}").format(kind=_kind(got))
-        if got != got and want == want:
+        if want != want:
+            return None if got != got else _("the numbers differ")
+        if got != got:
             return _("the result is NaN where a number is expected")
         if isinstance(want, int) or math.isinf(want):  # within a tolerance of infinity would be everything
             return None if got == want else _("the numbers differ")
@@ -105,7 +119,7 @@ def _difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
                 _("{keys} is no key").format(keys=", ".join(extra)) if extra else "",
             ]
             return _("{what}: keep the keys as given").format(what=_(" and ").join(filter(None, parts)))
-        return next((d for key in want if (d := difference(got[key], want[key], rtol, atol))), None)
+        return next((f"{key}: {d}" for key in want if (d := difference(got[key], want[key], rtol, atol))), None)
     return None if got == want else _("the values differ")
 
 

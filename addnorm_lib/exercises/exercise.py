@@ -27,6 +27,10 @@ class Shown:
 Shown.__name__ = Shown.__qualname__ = "function"  # what Python's own messages call it
 
 
+class NotObservable(TypeError):
+    """Raised by an exercise's `observe` on a result of the wrong kind; its text is what the learner reads."""
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A wrong answer with a name, and the question that it must be answered with."""
@@ -43,7 +47,8 @@ class Exercise:
     `solve` is the reference solution: a function, or, where the learner fills in a value, that value. `cases` are the
     argument tuples on which an answer is compared with it, smallest first. `starter`, in a find-the-bug exercise, is
     the broken function that the learner is given. A solution's source is what `solution(id)` shows, so it is written to
-    be read; `name` is the learner's name for it in the notebook.
+    be read; `name` is the learner's name for it in the notebook. `observe(result, *arguments)` says what is compared
+    of a result that has no equality of its own, such as a module.
     """
 
     id: str
@@ -54,6 +59,7 @@ class Exercise:
     misconceptions: tuple[Misconception, ...]
     hints: tuple[str, ...]
     starter: Callable[..., Any] | None = None
+    observe: Callable[..., Any] | None = None
     value_name: str = ""
     value_stub: str = ""
     value_source: str = ""

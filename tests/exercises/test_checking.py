@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -184,8 +185,10 @@ def test_numbers_may_come_as_tensors_but_not_as_text():
         (0.0, float("inf"), "the numbers differ"),
         ({"a": 1}, {"a": 2}, "the numbers differ"),
         ([1.0, "x"], [1.0, 2.0], "a number wanted, got str"),
-        (1, True, "bool wanted"),
-        ("no", "yes", "str wanted"),
+        (1, True, "bool wanted, got int"),
+        (False, True, "values differ"),
+        ("no", "yes", "values differ"),
+        (1, "yes", "str wanted, got int"),
     ],
 )
 def test_differences_are_said_in_words(got, want, words):
@@ -345,3 +348,63 @@ def test_a_change_to_a_starter_that_has_no_effect_is_an_attempt():
     verdict = judge(mask, masks_what_is_zero_already)
     assert verdict.state == "wrong"
     assert verdict.text.startswith("the function was changed, but still behaves as given")
+
+
+def test_a_dict_that_nobody_has_filled_in_is_open():
+    for exercise in exercises.chapter(2) + exercises.chapter(4):
+        if isinstance(exercise.solve, dict):
+            assert judge(exercise, dict.fromkeys(exercise.solve, ...)).state == "open"
+            assert judge(exercise, {**exercise.solve, "A": ...}).state == "wrong"
+
+
+def test_arguments_in_another_order_are_named():
+    assert "two_results(x, a) wanted, yours takes (a, x)" in judge(PAIR, lambda a, x: (x - a, x / 2)).text
+    assert judge(PAIR, lambda a, x: (x + a, a / 2)).state == "solved"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda x, a: (x ^ 0.5, x), "a power is written **"),
+        (lambda x, a: x + torch.sin, "f for f(x)?"),
+        (lambda x, a: torch.nn.functional.dropout(x, torch.sin), "f for f(x)?"),
+        (lambda x, a: x.view(1, 2) @ x.view(1, 2), "is a transpose missing?"),
+        (lambda x, a: torch.nn.LayerNorm(x), "does nn.LayerNorm get the tensor?"),
+        (lambda x, a: x.grad.norm(), "is .grad read before backward()"),
+        (lambda x, a: x.sum().backward(), "is it detached"),
+        (lambda x, a: (x.clone().requires_grad_() * 2).backward(), "is it the loss, a single number"),
+    ],
+)
+def test_an_error_is_answered_with_its_likely_cause(answer, text):
+    assert text in judge(PAIR, answer).text
+
+
+def test_true_and_false_may_come_from_numpy_and_pytorch():
+    statements = next(e for e in exercises.chapter(4) if e.name == "statements")
+    asked = {key: np.bool_(true) if key < "C" else torch.tensor([true]) for key, true in statements.solve.items()}
+    assert judge(statements, asked).state == "solved"
+    for given in ("True", 1, torch.ones(2), [True], np.array([True, True])):
+        assert "C is True or False" in judge(statements, {**statements.solve, "C": given}).text
+
+
+def test_of_an_observed_dict_only_the_entry_that_differs_is_shown():
+    exercise = replace(PAIR, observe=lambda result, x, a: {"sum": result[0], "half": result[1]})
+    text = judge(exercise, lambda x, a: (x + a, x / 2 + 1)).text
+    assert text == "half: the numbers differ. For x = [1, 3], a = 1: expected half = [0.5, 1.5], got [1.5, 2.5]"
+
+
+def test_a_number_may_come_in_an_array_of_its_own():
+    exercise = replace(PAIR, solve=lambda x, a: 0.5)
+    assert judge(exercise, lambda x, a: np.array(0.5)).state == "solved"
+    assert judge(exercise, lambda x, a: np.array([0.5])).state == "solved"
+    assert "a number wanted, got ndarray" in judge(exercise, lambda x, a: np.array([0.5, 0.5])).text
+
+
+def test_a_list_emptied_on_the_way_is_named():
+    exercise = replace(PAIR, solve=lambda x, a: x[0], cases=lambda: [([1.0, 3.0], 1.0)])
+    assert "changes x in place: is there a pop" in judge(exercise, lambda x, a: x.pop(0)).text
+
+
+def test_what_came_is_cut_where_it_would_fill_the_screen():
+    exercise = replace(PAIR, solve=lambda x, a: [1.0] * 9)
+    assert len(judge(exercise, lambda x, a: [x.sum().item] * 9).text) < 350
