@@ -73,7 +73,7 @@ def _powers_of_two(ax: Any, values: Sequence[int], name: str) -> None:
 def _plain_numbers(ax: Any, digits: Sequence[int] = (1,)) -> None:
     """Write the ticks of a logarithmic axis as 0.01, 1, 20, at these leading digits."""
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=digits))
+    ax.yaxis.set_major_locator(LogLocator(subs=digits, numticks=20))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(NullLocator())
 
@@ -204,7 +204,7 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
         ax.set_xlabel(_("layers passed l"))
     bars, names = left.get_legend_handles_labels()
     lines = [bar.lines[0] for bar in bars]
-    figure.legend(lines, names, loc="outside upper center", ncols=5, fontsize=9.5, handlelength=3.2)
+    figure.legend(lines, names, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.8, columnspacing=1.3)
     text = _("The stream along {depth} layers. At the end: {words}.")
     return Picture(figure, text.format(depth=stream.layers[-1], words="; ".join(words)))
 
