@@ -155,9 +155,9 @@ def _draw(ax: Any, steps: Trace, words: Mapping[str, str]) -> None:
                 ax.add_patch(FancyArrowPatch((edge, 0), (at[i] - half[i], 0), **arrow))
                 continue
             start = edge + 0.14
-            ax.plot([start, start, at[i]], [0, 0.42, 0.42], color=BLUE, linewidth=2.4, solid_joinstyle="round")
+            ax.plot([start, start, at[i]], [0, 0.42, 0.42], color=BLUE, linewidth=2.4, solid_joinstyle="miter")
             ax.plot([start], [0], marker="o", color=BLUE, markersize=5, zorder=3)
-            ax.add_patch(FancyArrowPatch((at[i], 0.43), (at[i], half[i]), **{**arrow, "color": BLUE, "linewidth": 2.4}))
+            ax.add_patch(FancyArrowPatch((at[i], 0.4), (at[i], half[i]), **{**arrow, "color": BLUE, "linewidth": 2.4}))
     ax.add_patch(FancyArrowPatch((right, 0), (right + 0.4, 0), **arrow))
     ax.text(right + 0.5, 0, "y", ha="center", va="center", style="italic", fontsize=13)
     ax.set_xlim(-0.1, max(right + 0.7, 5.2))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from addnorm_lib.experiments.depth import slope
@@ -69,6 +70,14 @@ def _powers_of_two(ax: Any, values: Sequence[int], name: str) -> None:
     ax.set_xlabel(name)
 
 
+def _plain_numbers(ax: Any, digits: Sequence[int] = (1,)) -> None:
+    """Write the ticks of a logarithmic axis as 0.01, 1, 20, at these leading digits."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=digits, numticks=20))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
 def _tenth(value: float) -> str:
     """Return one decimal, and never −0.0."""
     text = f"{value:.1f}"
@@ -93,9 +102,7 @@ def gradient_against_depth(gradients: Gradients) -> Picture:
     ax.annotate(r"∝ $1/\sqrt{L}$", (depths[-2], start * (depths[-2] / depths[0]) ** -0.5), xytext=(0, 8),
                 textcoords="offset points")  # fmt: skip
     _powers_of_two(ax, gradients.x, _("depth L (layers)"))
-    ax.set_yscale("log")
-    ax.set_yticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
-    ax.minorticks_off()
+    _plain_numbers(ax, (1, 2, 5))
     ax.set_xlim(right=2.1 * depths[-1])
     ax.set_ylabel(_("gradient norm of the\nlast layer's W₂"))
     text = _("Gradient of the last layer against depth at initialisation, log–log. {words}. Dotted: slopes 0 and −½.")
@@ -123,6 +130,7 @@ def gradient_by_layer(gradients: Gradients) -> Picture:
         )
     ax.set_ylim(bottom=0)
     ax.set_xlim(right=1.2 * layers[-1])
+    ax.set_xticks([1, *range(max(1, len(layers) // 8), len(layers) + 1, max(1, len(layers) // 8))])
     ax.set_xlabel(_("layer l"))
     ax.set_ylabel(_("gradient norm of W₂"))
     text = _(
@@ -174,11 +182,12 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
     """
     figure, (left, right) = new_figure(8.6, 3.3, columns=2)
     words = []
-    for name, stream in statistics.items():
+    for i, (name, stream) in enumerate(statistics.items()):
         placement, *more = name.split(", ")
         style = {**STYLES[placement], **({"linewidth": 1, "markerfacecolor": "white"} if more else {})}
         shown = ", ".join([placement_name(placement), *more])
-        every = max(1, len(stream.layers) // 8)
+        step = max(1, len(stream.layers) // 8)
+        every = (2 * i % step, step)  # in turn, so that the marks show two curves where they coincide
         middle = _band(left, stream.layers, stream.variance, markevery=every, errorevery=every, label=shown, **style)
         cosines = _band(right, stream.layers[1:], stream.cosine, markevery=every, errorevery=every, **style)
         words.append(
@@ -188,12 +197,14 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
                 cosine=_("above 0.9") if cosines[-1] > 0.9 else _tenth(cosines[-1]),
             )
         )
-    left.set_yscale("log")
+    _plain_numbers(left, (1, 2, 5))
     left.set_ylabel(_("variance of the stream"))
     right.set_ylabel(_("cosine of $x_{l-1}$ and $x_l$"))
     for ax in (left, right):
         ax.set_xlabel(_("layers passed l"))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=9.5)
+    bars, names = left.get_legend_handles_labels()
+    lines = [bar.lines[0] for bar in bars]
+    figure.legend(lines, names, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.8, columnspacing=1.3)
     text = _("The stream along {depth} layers. At the end: {words}.")
     return Picture(figure, text.format(depth=stream.layers[-1], words="; ".join(words)))
 
@@ -232,10 +243,10 @@ def training_curves(results: Results) -> Picture:
         ax.plot(steps, np.median(curves, axis=0), label=arm_name(record), markevery=20, **style)
         words.append(f"{arm_name(record)}: {_verdict(np.median(record.train_loss))}")
     _mark_guessing(ax, steps[-1], "right")
-    ax.set_yscale("log")
+    _plain_numbers(ax)
     ax.set_ylim(2e-3, 4)
     ax.set_xlim(0, steps[-1] + 5)
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), handlelength=3.2)
     ax.set_xlabel(_("step"))
     ax.set_ylabel(_("training loss (nats)"))
     depth = results[0].run.value("depth")
@@ -273,10 +284,10 @@ def losses_by_depth(results: Results) -> Picture:
         deepest = some[-1].run.value("depth")
         words.append(f"{arm_name(some[0])} ({deepest}): {_verdict(np.median(losses[-1]))}")
     _mark_guessing(ax, depths[0], "left")
-    ax.set_yscale("log")
+    _plain_numbers(ax)
     ax.set_ylim(top=6)
     _powers_of_two(ax, depths, _("depth L (layers)"))
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), handlelength=3.2)
     ax.set_ylabel(_("final training loss (nats)"))
     text = _("Final training loss against depth; small marks are single seeds. Medians at the largest depth: {words}.")
     return Picture(figure, text.format(words="; ".join(words)))
@@ -294,7 +305,7 @@ def noise_amplification(changes: Mapping[str, Array], depths: Sequence[int]) -> 
         power = slope(np.log(depths), np.log(values)).value
         words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=_tenth(power)))
     _powers_of_two(ax, depths, _("depth L (layers)"))
-    ax.set_yscale("log")
+    _plain_numbers(ax)
     ax.set_xlim(right=2.2 * depths[-1])
     ax.set_ylabel(_("mean square change\nof the output"))
     text = _("How far small noise in all weights moves the output, against depth, log–log. {words}.")
@@ -335,7 +346,7 @@ def ablation(results: Results) -> Picture:
                 else np.nan
             )
             grid[row, column] = loss
-            shown = _("diverged") if np.isnan(loss) else f"{loss:.2f}"
+            shown = _("diverged") if np.isnan(loss) else f"{loss:.2f}" if loss < 10 else f"{loss:.0f}"
             ink = BLACK if np.isnan(loss) or loss < 0.5 else "white"
             ax.text(column, row, shown, ha="center", va="center", fontsize=14, color=ink)
     ax.imshow(grid, cmap="cividis_r", vmin=0, vmax=GUESS, aspect="auto")

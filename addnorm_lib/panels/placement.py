@@ -18,18 +18,8 @@ from torch.nn import functional as F
 from addnorm_lib.experiments.placement import PlacementNet
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import one_thread, train
-from addnorm_lib.figures.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PREDICTION,
-    PURPLE,
-    SERIES,
-    VERMILION,
-    house_style,
-    new_figure,
-)
+from addnorm_lib.figures.placement import STYLES
+from addnorm_lib.figures.style import BLUE, GREY, ORANGE, PREDICTION, SERIES, house_style, new_figure
 from addnorm_lib.layers import deepnorm
 from addnorm_lib.messages import _
 from addnorm_lib.panels.canvas import LiveCanvas
@@ -39,13 +29,6 @@ MAX_DEPTH = 32
 WIDTH = 64
 SEEDS = 8
 TOKENS = 4
-
-STYLES = {
-    "post": {"color": VERMILION, "marker": "s", "linestyle": "--"},
-    "pre": {"color": BLUE, "marker": "o", "linestyle": "-"},
-    "sandwich": {"color": GREEN, "marker": "^", "linestyle": "-."},
-    "branch": {"color": PURPLE, "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
-}
 
 
 class Signals(NamedTuple):
