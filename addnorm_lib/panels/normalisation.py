@@ -13,7 +13,7 @@ from matplotlib.path import Path
 from torch import Tensor
 
 from addnorm_lib import reference
-from addnorm_lib.figures.normalisation import short
+from addnorm_lib.figures.numbers import fixed, short
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -32,11 +32,6 @@ from addnorm_lib.panels.panel import Panel, Typed, choice, slider
 from addnorm_lib.probes import moved_by
 
 EPS = 1e-5
-
-
-def _fixed(value: float, digits: int = 2) -> str:
-    """Return a number with two decimals and a real minus sign (never −0.00)."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def _near_one(value: float, rest: float) -> str:
@@ -367,8 +362,8 @@ def axis_panel(seed: int = 0) -> Panel:
         for index, box, above, below in zip(np.ndindex(x.shape), boxes, inputs, outputs, strict=True):
             lit = bool(moved[index])
             _paint(box, SKY if lit else "white", hatched=lit)
-            above.set_text(_fixed(x[index].item(), 1))
-            below.set_text(_fixed(y[index].item()))
+            above.set_text(fixed(x[index].item(), 1))
+            below.set_text(fixed(y[index].item()))
         for sequence, frame in enumerate(frames):
             frame.set_xy((d - 0.48, t - 0.47))
             frame.set_visible(sequence == b)
@@ -402,10 +397,10 @@ def axis_panel(seed: int = 0) -> Panel:
             count=int(moved.sum()),
             size=moved.numel(),
             extent=extent,
-            value=_fixed(value, 1),
-            mean=_fixed(mean) if round(mean, 2) >= 0 else f"({_fixed(mean)})",
+            value=fixed(value, 1),
+            mean=fixed(mean) if round(mean, 2) >= 0 else f"({fixed(mean)})",
             spread=spread,
-            y=_fixed(y[b, t, d].item()),
+            y=fixed(y[b, t, d].item()),
             what=what,
         )
 
@@ -498,7 +493,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             said = _("batch norm gives the sample's feature 1 anything from {low} to {high}, deviation {std}")
             if low == high:
                 said = _("batch norm's running statistics (mean 0, variance 1) give {low}, the same each time")
-            said = said.format(low=_fixed(low), high=_fixed(high), std=short(outputs.std().item(), 2))
+            said = said.format(low=fixed(low), high=fixed(high), std=short(outputs.std().item(), 2))
         same = bool((alone == alone[0]).all())
         return _(
             "B = {B}, feature 1 of the sample is {value:.2f}. Deviation of the batch mean {mean:.2f} "
@@ -510,7 +505,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             law=B**-0.5,
             draws=DRAWS,
             said=said,
-            layer=_fixed(alone[0].item()),
+            layer=fixed(alone[0].item()),
             constant=_("the same bits each time") if same else _("not the same each time"),
         )
 
@@ -594,7 +589,7 @@ def leak_panel(seed: int = 0) -> Panel:
             if what == "padding"
             else _("Token {j} of sequence 0 changes by {a}: the tokens before it move by up to")
         )
-        return f"{told.format(j=j, last=LENGTH - 1, a=_fixed(a))} {'; '.join(verdicts)}."
+        return f"{told.format(j=j, last=LENGTH - 1, a=fixed(a))} {'; '.join(verdicts)}."
 
     return Panel(
         title=_("What leaks: padding, and the future"),
@@ -716,7 +711,7 @@ def sphere_panel(seed: int = 0) -> Panel:
             norm=_("Layer norm") if norm == "layer" else _("RMSNorm"),
             stage=stage,
             eps=short(eps, 2),
-            turn=_fixed(turn, 0),
+            turn=fixed(turn, 0),
             off=np.abs(everything @ ONES).max(),
             low=lengths.min(),
             high=lengths.max(),
