@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -191,13 +191,6 @@ def _with_example(head: str, exercise: Exercise, arguments: tuple[Any, ...], wan
     return text
 
 
-def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> bool:
-    return all(
-        (a.timed_out and b.timed_out) or (not b.timed_out and _disagreement(exercise, a, b) is None)
-        for a, b in zip(one, other, strict=True)
-    )
-
-
 def _folded(text: str) -> str:
     """Return a word as it is compared: without spaces, capitals and a full stop, Greek letters spelt out."""
     for sign, spelt in (("−", "-"), ("γ", "gamma"), ("β", "beta"), ("ε", "eps")):
@@ -293,6 +286,85 @@ def _judge_value(exercise: Exercise, answer: Any) -> Verdict:
     return Verdict("wrong", _("{wrong}; your answer is {got}").format(wrong=wrong, got=show(answer)))
 
 
+class _Tried(NamedTuple):
+    """One case: its arguments, what was wanted and what came, and what is wrong with that, if anything."""
+
+    arguments: tuple[Any, ...]
+    want: Outcome
+    got: Outcome
+    problem: str | None
+
+
+def _try(exercise: Exercise, answer: Callable[..., Any]) -> list[_Tried]:
+    """Run an answer on every case until one runs out of time; nothing comes back for a stub not attempted yet."""
+    cases = exercise.cases()
+    # First, so that what PyTorch loads at its first use is not taken from the learner's time.
+    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
+    tried: list[_Tried] = []
+    ends = time.monotonic() + 2 * exercise.seconds
+    for arguments, wanted in zip(cases, want, strict=True):
+        got = call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic())))
+        # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
+        if not tried and type(got.error) is NotImplementedError and not got.error.args:
+            return []
+        tried.append(_Tried(arguments, wanted, got, _disagreement(exercise, got, wanted)))
+        if got.timed_out:
+            break
+    return tried
+
+
+def _changed_argument(exercise: Exercise, tried: list[_Tried]) -> str | None:
+    """Return the name of the first argument that was changed in place, if any."""
+    changed = next((case.got.changed for case in tried if case.got.changed), None)
+    return None if changed is None else list(inspect.signature(exercise.solve).parameters)[changed[0]]
+
+
+def _behaves_like(exercise: Exercise, tried: list[_Tried], function: Callable[..., Any]) -> bool:
+    """Tell whether `function` does in every case what the answer did."""
+    for case in tried:
+        outcome = call(function, case.arguments, exercise.seconds)
+        if case.got.timed_out and outcome.timed_out:
+            continue
+        if outcome.timed_out or _disagreement(exercise, case.got, outcome) is not None:
+            return False
+    return True
+
+
+def _explain(exercise: Exercise, answer: Callable[..., Any], tried: list[_Tried], first: _Tried) -> Verdict:
+    """Say which known mistake a wrong answer is, or how it departs in the `first` case that it gets wrong."""
+
+    def with_example(head: str) -> str:
+        return _with_example(head, exercise, first.arguments, first.want, first.got)
+
+    if exercise.starter is not None and _behaves_like(exercise, tried, exercise.starter):
+        argument = _changed_argument(exercise, tried)
+        if argument is not None:
+            text = _("your function changes {argument} in place: every name for it then holds the new values")
+            return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
+        if _rewritten(answer, exercise.starter):
+            text = _("the function was changed, but still behaves as given: does the change do anything here?")
+            return Verdict("wrong", with_example(text))
+        return Verdict("open", _("not attempted yet: the function still behaves as given"))
+    for known in exercise.misconceptions:
+        if _behaves_like(exercise, tried, known.wrong):
+            return Verdict("wrong", with_example(_(known.message)), known.name)
+    want, got, error = first.want, first.got, first.got.error
+    ready_made = _ready_made(exercise, answer) if error is not None else None
+    if ready_made:
+        return Verdict("wrong", ready_made)
+    more = ""
+    if error is None and want.error is None and not got.timed_out and not first.problem.endswith("?"):
+        order = _out_of_order(exercise, want.value, got.value)
+        if order:
+            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, first.arguments, 4)))
+        more = _common_factor(exercise, want.value, got.value)
+    elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
+        more = _("is keepdim=True or a [:, None] missing?")
+    where = _where(error, answer) if error is not None else ""
+    head = first.problem + where + (f": {more}" if more else "")
+    return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))
+
+
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare `answer` with the reference solution on every case."""
     if answer is ... or (answer is None and not exercise.is_function):
@@ -306,70 +378,17 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 got=type(answer).__name__, id=exercise.id, name=exercise.name
             ),
         )
-    cases = exercise.cases()
-    problem = _signature_problem(exercise, answer, cases[0])
+    problem = _signature_problem(exercise, answer, exercise.cases()[0])
     if problem:
         return Verdict("wrong", _ready_made(exercise, answer) or problem)
-
-    # First, so that what PyTorch loads at its first use is not taken from the learner's time.
-    want = [call(exercise.solve, arguments, 60.0) for arguments in cases]
-    got: list[Outcome] = []
-    ends = time.monotonic() + 2 * exercise.seconds
-    for arguments in cases:
-        got.append(call(answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
-        error = got[-1].error
-        # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
-        if len(got) == 1 and type(error) is NotImplementedError and not error.args:
-            return Verdict("open", _("not attempted yet"))
-        if got[-1].timed_out:
-            break
-    cases = cases[: len(got)]
-    want = want[: len(got)]
-    wrong = [_disagreement(exercise, g, w) for g, w in zip(got, want, strict=True)]
-    first = next((i for i, problem in enumerate(wrong) if problem), None)
-    if first is None:
-        changed = next((i for i, g in enumerate(got) if g.changed), None)
-        if changed is None:
-            return Verdict("solved", _(exercise.title))
-        argument = list(inspect.signature(exercise.solve).parameters)[got[changed].changed[0]]
-        return Verdict(
-            "wrong",
-            _(
-                "the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?"
-            ).format(argument=argument),
-        )
-
-    def with_example(head: str) -> str:
-        return _with_example(head, exercise, cases[first], want[first], got[first])
-
-    if exercise.starter is not None:
-        start = [call(exercise.starter, arguments, exercise.seconds) for arguments in cases]
-        if _agrees(exercise, got, start):
-            changed = next((g.changed for g in got if g.changed), None)
-            if changed is not None:
-                argument = list(inspect.signature(exercise.solve).parameters)[changed[0]]
-                text = _("your function changes {argument} in place: every name for it then holds the new values")
-                return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
-            if _rewritten(answer, exercise.starter):
-                text = _("the function was changed, but still behaves as given: does the change do anything here?")
-                return Verdict("wrong", with_example(text))
-            return Verdict("open", _("not attempted yet: the function still behaves as given"))
-    for known in exercise.misconceptions:
-        mistaken = [call(known.wrong, arguments, exercise.seconds) for arguments in cases]
-        if _agrees(exercise, got, mistaken):
-            return Verdict("wrong", with_example(_(known.message)), known.name)
-    error = got[first].error
-    ready_made = _ready_made(exercise, answer) if error is not None else None
-    if ready_made:
-        return Verdict("wrong", ready_made)
-    where = _where(error, answer) if error is not None else ""
-    more = ""
-    if error is None and want[first].error is None and not got[first].timed_out and not wrong[first].endswith("?"):
-        order = _out_of_order(exercise, want[first].value, got[first].value)
-        if order:
-            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
-        more = _common_factor(exercise, want[first].value, got[first].value)
-    elif isinstance(error, RuntimeError) and "must match the size of tensor" in str(error):
-        more = _("is keepdim=True or a [:, None] missing?")
-    head = wrong[first] + where + (f": {more}" if more else "")
-    return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))
+    tried = _try(exercise, answer)
+    if not tried:
+        return Verdict("open", _("not attempted yet"))
+    first = next((case for case in tried if case.problem), None)
+    if first is not None:
+        return _explain(exercise, answer, tried, first)
+    argument = _changed_argument(exercise, tried)
+    if argument is None:
+        return Verdict("solved", _(exercise.title))
+    text = _("the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?")
+    return Verdict("wrong", text.format(argument=argument))
