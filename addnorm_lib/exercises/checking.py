@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -225,13 +225,6 @@ def _with_example(head: str, exercise: Exercise, arguments: tuple[Any, ...], wan
     return text
 
 
-def _agrees(exercise: Exercise, one: list[Outcome], other: list[Outcome]) -> bool:
-    return all(
-        (a.timed_out and b.timed_out) or (not b.timed_out and _disagreement(exercise, a, b) is None)
-        for a, b in zip(one, other, strict=True)
-    )
-
-
 def _folded(text: str) -> str:
     """Return a word as it is compared: without spaces, capitals and a full stop, Greek letters spelt out."""
     for sign, spelt in (("−", "-"), ("γ", "gamma"), ("β", "beta"), ("ε", "eps")):
@@ -342,6 +335,93 @@ def _call(exercise: Exercise, function: Callable[..., Any], arguments: tuple[Any
     return call(lambda *given: observe(function(*given), *given), arguments, seconds)
 
 
+class _Tried(NamedTuple):
+    """One case: its arguments, what was wanted and what came, and what is wrong with that, if anything."""
+
+    arguments: tuple[Any, ...]
+    want: Outcome
+    got: Outcome
+    problem: str | None
+
+
+def _try(exercise: Exercise, answer: Callable[..., Any]) -> list[_Tried]:
+    """Run an answer on every case until one runs out of time; nothing comes back for a stub not attempted yet."""
+    cases = exercise.cases()
+    # First, so that what PyTorch loads at its first use is not taken from the learner's time.
+    want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
+    tried: list[_Tried] = []
+    ends = time.monotonic() + 2 * exercise.seconds
+    for arguments, wanted in zip(cases, want, strict=True):
+        got = _call(exercise, answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic())))
+        # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
+        if not tried and type(got.error) is NotImplementedError and not got.error.args:
+            return []
+        tried.append(_Tried(arguments, wanted, got, _disagreement(exercise, got, wanted)))
+        if got.timed_out:
+            break
+    return tried
+
+
+def _changed_argument(exercise: Exercise, tried: list[_Tried]) -> tuple[str, Any] | None:
+    """Return name and value of the first argument that was changed in place, if any."""
+    case = next((case for case in tried if case.got.changed), None)
+    if case is None:
+        return None
+    at = case.got.changed[0]
+    return list(inspect.signature(exercise.solve).parameters)[at], case.arguments[at]
+
+
+def _behaves_like(exercise: Exercise, tried: list[_Tried], function: Callable[..., Any]) -> bool:
+    """Tell whether `function` does in every case what the answer did."""
+    for case in tried:
+        outcome = _call(exercise, function, case.arguments, exercise.seconds)
+        if case.got.timed_out and outcome.timed_out:
+            continue
+        if outcome.timed_out or _disagreement(exercise, case.got, outcome) is not None:
+            return False
+    return True
+
+
+def _explain(exercise: Exercise, answer: Callable[..., Any], tried: list[_Tried], first: _Tried) -> Verdict:
+    """Say which known mistake a wrong answer is, or how it departs in the `first` case that it gets wrong."""
+
+    def with_example(head: str) -> str:
+        return _with_example(head, exercise, first.arguments, first.want, first.got)
+
+    if exercise.starter is not None and _behaves_like(exercise, tried, exercise.starter):
+        changed = _changed_argument(exercise, tried)
+        if changed is not None:
+            text = _("your function changes {argument} in place: every name for it then holds the new values")
+            return Verdict("wrong", with_example(f"{text.format(argument=changed[0])}."))
+        if _rewritten(answer, exercise.starter):
+            text = _("the function was changed, but still behaves as given: does the change do anything here?")
+            return Verdict("wrong", with_example(text))
+        return Verdict("open", _("not attempted yet: the function still behaves as given"))
+    order = _reordered(exercise, answer)
+    if order:
+        return Verdict("wrong", order)
+    for known in exercise.misconceptions:
+        if _behaves_like(exercise, tried, known.wrong):
+            return Verdict("wrong", with_example(_(known.message)), known.name)
+    want, got, error = first.want, first.got, first.got.error
+    if isinstance(error, NotObservable):
+        return Verdict("wrong", str(error))
+    ready_made = _ready_made(exercise, answer) if error is not None else None
+    if ready_made:
+        return Verdict("wrong", ready_made)
+    where = _where(error, answer) if error is not None else ""
+    more = ""
+    if error is None and want.error is None and not got.timed_out and not first.problem.endswith("?"):
+        order = _out_of_order(exercise, want.value, got.value)
+        if order:
+            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, first.arguments, 4)))
+        more = _common_factor(exercise, want.value, got.value)
+    elif error is not None:
+        more = next((_(text) for pattern, text in _QUESTIONS if re.search(pattern, _raised(error) + where)), "")
+    head = first.problem + where + (f": {more}" if more else "")
+    return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))
+
+
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare `answer` with the reference solution on every case."""
     if answer is ... or (answer is None and not exercise.is_function):
@@ -355,76 +435,21 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 got=type(answer).__name__, id=exercise.id, name=exercise.name
             ),
         )
-    cases = exercise.cases()
-    problem = _signature_problem(exercise, answer, cases[0])
+    problem = _signature_problem(exercise, answer, exercise.cases()[0])
     if problem:
         return Verdict("wrong", _ready_made(exercise, answer) or problem)
-
-    # First, so that what PyTorch loads at its first use is not taken from the learner's time.
-    want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
-    got: list[Outcome] = []
-    ends = time.monotonic() + 2 * exercise.seconds
-    for arguments in cases:
-        got.append(_call(exercise, answer, arguments, min(exercise.seconds, max(0.1, ends - time.monotonic()))))
-        error = got[-1].error
-        # A stub raises it bare, at once; a subclass, a message or a later case is the learner's own doing.
-        if len(got) == 1 and type(error) is NotImplementedError and not error.args:
-            return Verdict("open", _("not attempted yet"))
-        if got[-1].timed_out:
-            break
-    cases = cases[: len(got)]
-    want = want[: len(got)]
-    wrong = [_disagreement(exercise, g, w) for g, w in zip(got, want, strict=True)]
-    first = next((i for i, problem in enumerate(wrong) if problem), None)
-    if first is None:
-        changed = next((i for i, g in enumerate(got) if g.changed), None)
-        if changed is None:
-            return Verdict("solved", _(exercise.title))
-        at = got[changed].changed[0]
-        if isinstance(cases[changed][at], list):
-            text = _("the result is right, but your function changes {argument} in place: is there a pop or an append?")
-        else:
-            text = _(
-                "the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?"
-            )
-        return Verdict("wrong", text.format(argument=list(inspect.signature(exercise.solve).parameters)[at]))
-
-    def with_example(head: str) -> str:
-        return _with_example(head, exercise, cases[first], want[first], got[first])
-
-    if exercise.starter is not None:
-        start = [_call(exercise, exercise.starter, arguments, exercise.seconds) for arguments in cases]
-        if _agrees(exercise, got, start):
-            changed = next((g.changed for g in got if g.changed), None)
-            if changed is not None:
-                argument = list(inspect.signature(exercise.solve).parameters)[changed[0]]
-                text = _("your function changes {argument} in place: every name for it then holds the new values")
-                return Verdict("wrong", with_example(f"{text.format(argument=argument)}."))
-            if _rewritten(answer, exercise.starter):
-                text = _("the function was changed, but still behaves as given: does the change do anything here?")
-                return Verdict("wrong", with_example(text))
-            return Verdict("open", _("not attempted yet: the function still behaves as given"))
-    order = _reordered(exercise, answer)
-    if order:
-        return Verdict("wrong", order)
-    for known in exercise.misconceptions:
-        mistaken = [_call(exercise, known.wrong, arguments, exercise.seconds) for arguments in cases]
-        if _agrees(exercise, got, mistaken):
-            return Verdict("wrong", with_example(_(known.message)), known.name)
-    error = got[first].error
-    if isinstance(error, NotObservable):
-        return Verdict("wrong", str(error))
-    ready_made = _ready_made(exercise, answer) if error is not None else None
-    if ready_made:
-        return Verdict("wrong", ready_made)
-    where = _where(error, answer) if error is not None else ""
-    more = ""
-    if error is None and want[first].error is None and not got[first].timed_out and not wrong[first].endswith("?"):
-        order = _out_of_order(exercise, want[first].value, got[first].value)
-        if order:
-            return Verdict("wrong", f"{order}. " + _("For {given}").format(given=_given(exercise, cases[first], 4)))
-        more = _common_factor(exercise, want[first].value, got[first].value)
-    elif error is not None:
-        more = next((_(text) for pattern, text in _QUESTIONS if re.search(pattern, _raised(error) + where)), "")
-    head = wrong[first] + where + (f": {more}" if more else "")
-    return Verdict("wrong", with_example(head if head.endswith("?") else f"{head}."))
+    tried = _try(exercise, answer)
+    if not tried:
+        return Verdict("open", _("not attempted yet"))
+    first = next((case for case in tried if case.problem), None)
+    if first is not None:
+        return _explain(exercise, answer, tried, first)
+    changed = _changed_argument(exercise, tried)
+    if changed is None:
+        return Verdict("solved", _(exercise.title))
+    argument, value = changed
+    if isinstance(value, list):
+        text = _("the result is right, but your function changes {argument} in place: is there a pop or an append?")
+    else:
+        text = _("the result is right, but your function changes {argument} in place: is there a += or an x[…] = …?")
+    return Verdict("wrong", text.format(argument=argument))

@@ -325,7 +325,7 @@ TILE = Exercise(
         ),
         Misconception(
             "rows BN apart",
-            _tile(stride=lambda D, BN: BN, start=lambda pid, BM: pid * BM),
+            _tile(stride=lambda D, BN: BN),
             N_("Are rows taken to be BN elements apart? In memory they are D apart; BN is the tile's width."),
         ),
         Misconception(

@@ -1,13 +1,13 @@
 """Figures of chapter 2: training error against depth, and what does and does not explain it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from addnorm_lib.experiments.depth import PathGradients, Slope
 from addnorm_lib.experiments.results import Record, Results
+from addnorm_lib.figures.numbers import fixed
 from addnorm_lib.figures.style import (
     BLACK,
     GREY,
@@ -20,6 +20,7 @@ from addnorm_lib.figures.style import (
     label,
     new_figure,
 )
+from addnorm_lib.figures.sweeps import doubling_axis, spread
 from addnorm_lib.messages import _
 
 KINDS = {"plain": PLAIN, "residual": RESIDUAL}
@@ -38,21 +39,6 @@ def kind_name(kind: str) -> str:
     return {"plain": _("plain"), "residual": _("residual")}[kind]
 
 
-def _spread(ax: Any, x: ArrayLike, values: NDArray[np.float64], **style: Any) -> NDArray[np.float64]:
-    """Draw medians of values (points, seeds) with bars from the lowest to the highest seed; return the medians."""
-    middle = np.median(values, axis=1)
-    errors = np.stack([middle - values.min(axis=1), values.max(axis=1) - middle])
-    ax.errorbar(x, middle, yerr=errors, capsize=3, **style)
-    return middle
-
-
-def _depth_axis(ax: Any, depths: Sequence[int]) -> None:
-    ax.set_xscale("log", base=2)
-    ax.minorticks_off()
-    ax.set_xticks(depths, [str(depth) for depth in depths])
-    ax.set_xlabel(_("depth L (blocks)"))
-
-
 def _surely(ratio: float) -> int:
     """Return a round bound that `ratio` exceeds by half at least: words that are the same on every machine."""
     return max((bound for bound in (1, 3, 10, 30, 100, 300, 1000, 3000) if ratio > 1.5 * bound), default=0)
@@ -66,13 +52,13 @@ def depth_sweep(results: Results) -> Picture:
     for kind, style in KINDS.items():
         some = results.where(kind=kind)
         depths = some.values("depth")
-        loss[kind] = _spread(left, depths, some.column("train_loss"), **style)
+        loss[kind] = spread(left, depths, some.column("train_loss"), **style)
         label(left, depths[-1], loss[kind][-1], kind_name(kind), style["color"])
-        _spread(right, depths, 100 * some.column("train_error"), label=f"{kind_name(kind)}, " + _("train"), **style)
+        spread(right, depths, 100 * some.column("train_error"), label=f"{kind_name(kind)}, " + _("train"), **style)
         test = {**style, "markerfacecolor": "white", "linewidth": 1}
-        _spread(right, depths, 100 * some.column("test_error"), label=f"{kind_name(kind)}, " + _("test"), **test)
+        spread(right, depths, 100 * some.column("test_error"), label=f"{kind_name(kind)}, " + _("test"), **test)
     for ax in (left, right):
-        _depth_axis(ax, depths)
+        doubling_axis(ax, depths, _("depth L (blocks)"))
     left.set_xlim(right=4 * depths[-1])
     left.set_yscale("log")
     left.set_ylabel(_("training loss (nats)"))
@@ -101,7 +87,7 @@ def four_curves() -> Picture:
         ax.plot(depths, 100 * np.array(train), label=_("train"), **SERIES[0])
         ax.plot(depths, 100 * np.array(test), label=_("test"), **SERIES[1])
         ax.set_title(name)
-        _depth_axis(ax, depths)
+        doubling_axis(ax, depths, _("depth L (blocks)"))
     axes[0].set_ylabel(_("error (%)"))
     axes[0].set_ylim(-2, 40)
     axes[0].legend(fontsize=9)
@@ -126,7 +112,7 @@ def block_gradients(plain: Record, residual: Record) -> Picture:
         norms = record.gradient_norm[:, :, 1:-1]  # without stem and readout: (S, R, L)
         blocks = np.arange(1, norms.shape[2] + 1)
         for ax, values in zip(axes, (norms[:, 0], np.median(norms[:, 5:], axis=1)), strict=True):
-            _spread(ax, blocks, values.T, label=kind_name(kind), **KINDS[kind])
+            spread(ax, blocks, values.T, label=kind_name(kind), **KINDS[kind])
         smallest[kind] = np.median(np.median(norms[:, 5:], axis=1).min(axis=1))
     for ax, title in zip(axes, (_("at the first step"), _("in training (median over steps)")), strict=True):
         ax.set_yscale("log")
@@ -149,7 +135,7 @@ def learning_rates(results: Results) -> Picture:
     for kind, style in KINDS.items():
         some = sorted(results.where(kind=kind), key=lambda record: record.run.lr)
         rates = [record.run.lr for record in some]
-        middle = _spread(ax, rates, np.stack([record.train_loss for record in some]), **style)
+        middle = spread(ax, rates, np.stack([record.train_loss for record in some]), **style)
         label(ax, rates[-1], middle[-1], kind_name(kind), style["color"])
         best[kind] = middle.min()
     ax.set_xscale("log")
@@ -176,7 +162,7 @@ def variance_growth(variances: Mapping[str, NDArray[np.float64]]) -> Picture:
     figure, ax = new_figure(8, 3.4)
     for (name, values), style in zip(variances.items(), SERIES, strict=False):
         blocks = np.arange(values.shape[1])
-        middle = _spread(ax, blocks, values.T, markevery=4, errorevery=4, **style)
+        middle = spread(ax, blocks, values.T, markevery=4, errorevery=4, **style)
         label(ax, blocks[-1], middle[-1], name, style["color"])
     ax.plot(blocks, 2.0**blocks, **PREDICTION)
     ax.plot(blocks, blocks + 1.0, **PREDICTION)
@@ -238,7 +224,7 @@ def shortcut_factors(results: Results) -> Picture:
     factors = results.values("shortcut")
     values = results.column("loss")[:, :, -20:].mean(axis=2)
     order = np.argsort(factors)
-    middle = _spread(ax, np.array(factors)[order], values[order], **RESIDUAL)
+    middle = spread(ax, np.array(factors)[order], values[order], **RESIDUAL)
     ax.set_yscale("log")
     ax.set_xticks(sorted(factors))
     ax.set_xlabel(_("factor on the shortcut"))
@@ -257,7 +243,7 @@ def shattering(
     """Draw the mean cosine between different inputs' gradients (S, L) against depth, with the fitted slopes."""
     figure, (left, right) = new_figure(8.6, 3.2, columns=2)
     for ax, values, style in ((left, np.abs(plain), PLAIN), (right, residual, RESIDUAL)):
-        _spread(ax, np.arange(1, values.shape[1] + 1), values.T, **style)
+        spread(ax, np.arange(1, values.shape[1] + 1), values.T, **style)
         ax.set_yscale("log")
         ax.set_xlabel(_("blocks passed l"))
     l = np.arange(1, plain.shape[1] + 1)
@@ -277,18 +263,14 @@ def shattering(
         "Correlation of different inputs' gradients against depth. Plain: log₂ slope {plain} a block (95 % interval "
         "{plain_low} to {plain_high}). Residual: log–log slope {residual} ({residual_low} to {residual_high})."
     ).format(
-        plain=_tenth(plain_slope.value),
-        plain_low=_tenth(plain_slope.low),
-        plain_high=_tenth(plain_slope.high),
-        residual=_tenth(residual_slope.value),
-        residual_low=_tenth(residual_slope.low),
-        residual_high=_tenth(residual_slope.high),
+        plain=fixed(plain_slope.value, 1),
+        plain_low=fixed(plain_slope.low, 1),
+        plain_high=fixed(plain_slope.high, 1),
+        residual=fixed(residual_slope.value, 1),
+        residual_low=fixed(residual_slope.low, 1),
+        residual_high=fixed(residual_slope.high, 1),
     )
     return Picture(figure, text)
-
-
-def _tenth(value: float) -> str:
-    return f"{value:.1f}".replace("-", "−")
 
 
 @house_style
@@ -296,11 +278,11 @@ def trained_paths(paths: PathGradients) -> Picture:
     """Draw the gradient along one path of k branches, and the share of the gradient that each path length carries."""
     figure, (left, right) = new_figure(8.6, 3.2, columns=2)
     lengths = np.arange(len(paths.paths))
-    _spread(left, lengths, paths.per_path.T, **RESIDUAL)
+    spread(left, lengths, paths.per_path.T, **RESIDUAL)
     left.set_yscale("log")
     left.set_ylabel(_("gradient along one path"))
     right.bar(lengths, paths.paths, color="#DDDDDD", edgecolor=GREY, label=_("paths, counted"))
-    _spread(right, lengths, paths.share.T, label=_("gradient"), **RESIDUAL)
+    spread(right, lengths, paths.share.T, label=_("gradient"), **RESIDUAL)
     right.set_ylabel(_("share"))
     right.legend()
     for ax in (left, right):

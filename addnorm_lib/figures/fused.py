@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
+from addnorm_lib.figures.numbers import fixed
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -20,6 +21,7 @@ from addnorm_lib.figures.style import (
     house_style,
     new_figure,
 )
+from addnorm_lib.figures.sweeps import doubling_axis
 from addnorm_lib.fused.interpreter import Steps
 from addnorm_lib.fused.roofline import Machine
 from addnorm_lib.fused.traffic import Access, How, large_tensors
@@ -114,17 +116,24 @@ def roofline(machine: Machine, intensities: Mapping[str, float]) -> Picture:
     return Picture(figure, text.format(left=", ".join(sides[True]) or _("none"), right=", ".join(sides[False]) or "–"))
 
 
-def _cells(ax: Axes, values: ArrayLike, mask: ArrayLike, corner: tuple[float, float], width: float, style: str) -> None:
-    """Draw a matrix from its upper left `corner`, one box a number; `style` is the number's format and the colour."""
-    form, colour = style.split()
+def _cells(
+    ax: Axes,
+    values: ArrayLike,
+    mask: ArrayLike,
+    corner: tuple[float, float],
+    *,
+    width: float,
+    digits: int,
+    colour: str,
+) -> None:
+    """Draw a matrix from its upper left `corner`, one box of `width` a number; what `mask` leaves out is hatched."""
     for (row, column), value in np.ndenumerate(np.asarray(values)):
         left, bottom = corner[0] + width * column, corner[1] - row - 1
         inside = bool(np.asarray(mask)[row, column])
         box = {"facecolor": colour, "hatch": ""} if inside else {"facecolor": "#EEEEEE", "hatch": "////"}
         ax.add_patch(Rectangle((left, bottom), width, 1, edgecolor=GREY, linewidth=0.7, **box))
         if inside:
-            shown = format(value + 0.0, form).replace("-", "−")
-            ax.text(left + width / 2, bottom + 0.5, shown, ha="center", va="center", fontsize=8)
+            ax.text(left + width / 2, bottom + 0.5, fixed(value, digits), ha="center", va="center", fontsize=8)
 
 
 @house_style
@@ -137,21 +146,21 @@ def tile_steps(steps: Steps) -> Picture:
     for number, program in enumerate(steps.programs):
         real = program.mask.any(axis=1)[:, None]
         blocks = (
-            ("s = x + r", program.s, program.mask, 1, ".1f #CDE6F7", 1),
-            (_("mean"), program.mean[:, None], real, 1.6, ".2f #FFFFFF", 0.3),
-            ("rstd", program.rstd[:, None], real, 1.6, ".2f #FFFFFF", 1),
-            ("x̂", program.xhat, program.mask, 1, ".1f #CFE8D8", 1),
-            ("y", program.y, program.mask, 1, ".1f #F6D9B8", 0),
+            ("s = x + r", program.s, program.mask, 1, 1, "#CDE6F7", 1),
+            (_("mean"), program.mean[:, None], real, 1.6, 2, "#FFFFFF", 0.3),
+            ("rstd", program.rstd[:, None], real, 1.6, 2, "#FFFFFF", 1),
+            ("x̂", program.xhat, program.mask, 1, 1, "#CFE8D8", 1),
+            ("y", program.y, program.mask, 1, 1, "#F6D9B8", 0),
         )
         left, top = 0.0, -number * apart
-        for name, values, mask, width, style, gap in blocks:
-            _cells(ax, values, mask, (left, top), width, style)
+        for name, values, mask, width, digits, colour, gap in blocks:
+            _cells(ax, values, mask, (left, top), width=width, digits=digits, colour=colour)
             whole = width * values.shape[1]
             if number == 0:
                 ax.text(left + whole / 2, 0.25, name, ha="center", fontsize=10)
             left += whole + gap
         ax.text(-0.4, top - rows / 2, _("program {pid}").format(pid=program.pid), ha="right", va="center")
-        means = ", ".join(f"{mean + 0.0:.2f}".replace("-", "−") for mean in program.mean[real[:, 0]])
+        means = ", ".join(fixed(mean) for mean in program.mean[real[:, 0]])
         words.append(
             _("program {pid}: {masked} of {all} lanes masked, means {means}").format(
                 pid=program.pid, masked=int((~program.mask).sum()), all=rows * lanes, means=means
@@ -174,11 +183,8 @@ def call_times(rows: Sequence[int], times: Sequence[float], features: int) -> Pi
     ax.annotate(_("in proportion to the bytes"), (rows[-4], micro[-1] * rows[-4] / rows[-1]), xytext=(12, -14),
                 textcoords="offset points", fontsize=9)  # fmt: skip
     ax.annotate(_("the call itself"), (rows[0], micro[0]), xytext=(4, 8), textcoords="offset points", color=BLUE)
-    ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_xticks(rows, [str(n) for n in rows])
-    ax.minorticks_off()
-    ax.set_xlabel(_("rows of {features} float32 numbers").format(features=features))
+    doubling_axis(ax, rows, _("rows of {features} float32 numbers").format(features=features))
     ax.set_ylabel(_("µs a call"))
     flat = micro[-1] / micro[0] < rows[-1] / rows[0] / 8
     text = _("Time of one call of add_norm against its rows: {verdict}.")

@@ -1,17 +1,15 @@
 """Figures of chapter 3: which numbers share a mean, what ε does, and what a norm takes away."""
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from addnorm_lib.experiments.attention_scale import AttentionScale
 from addnorm_lib.experiments.results import Results
+from addnorm_lib.figures.numbers import fixed, short, typeset
 from addnorm_lib.figures.style import (
     BLACK,
     GREY,
@@ -24,24 +22,14 @@ from addnorm_lib.figures.style import (
     label,
     new_figure,
 )
+from addnorm_lib.figures.sweeps import doubling_axis, spread
 from addnorm_lib.messages import _
 
 NORMS = {name: SERIES[i] for i, name in enumerate(("layer", "batch", "rms", "none", "instance", "group"))}
 """One style a norm, the same in every figure of the chapter."""
 
-
 NEUTRAL = ("#C4C4C4", "#9A9A9A", GREY)
 """Colours of steps that belong to no norm."""
-
-
-def short(value: float, digits: int = 3) -> str:
-    """Return a number in few characters, with a real minus sign: 1.34, −0.0841, 1.6e−5, 0 (never −0)."""
-    return _plain(f"{value + 0.0:.{digits}g}")
-
-
-def _plain(number: str) -> str:
-    """Return a formatted number with a real minus sign and no padding in its exponent: 1e−5 for 1e-05."""
-    return re.sub(r"e([+-])0*", lambda found: "e" + found[1].replace("+", ""), number).replace("-", "−")
 
 
 def norm_name(norm: str | None) -> str:
@@ -76,7 +64,7 @@ def worked_token(token: Tensor) -> Picture:
             up = value >= 0
             offset, place = ((0, 3), "bottom") if up else ((0, -3), "top")
             ax.annotate(
-                _plain(f"{value:.2f}"),
+                fixed(value),
                 (feature, value),
                 xytext=offset,
                 textcoords="offset points",
@@ -96,7 +84,7 @@ def worked_token(token: Tensor) -> Picture:
             count=len(x),
             mean=x.mean(),
             std=x.std(),
-            values=", ".join(_plain(f"{value:.2f}") for value in normalised),
+            values=", ".join(fixed(value) for value in normalised),
         ),
     )
 
@@ -182,7 +170,7 @@ def eps_curves(stds: ArrayLike, curves: Mapping[float, ArrayLike]) -> Picture:
     for (eps, out), style in zip(curves.items(), SERIES, strict=False):
         ax.plot(stds, _values(out), **style, markevery=8)
         half = float(np.exp(np.interp(np.sqrt(0.5), _values(out), np.log(stds))))
-        halves.append(_("ε = {eps}: {half}").format(eps=_plain(f"{eps:.0e}"), half=_plain(f"{half:.0e}")))
+        halves.append(_("ε = {eps}: {half}").format(eps=typeset(f"{eps:.0e}"), half=typeset(f"{half:.0e}")))
         power = f"ε = $10^{{{np.log10(eps):.0f}}}$"
         label(ax, half, np.sqrt(0.5), power, style["color"], bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     ax.axhline(np.sqrt(0.5), color=GREY, linewidth=0.8, linestyle=":", zorder=0)
@@ -230,7 +218,7 @@ def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> 
         told.append(
             _("{name} above {bound}").format(name=name, bound="100 %")
             if worst > 1
-            else _("{name} below {bound}").format(name=name, bound="1 %")
+            else _("{name} below {bound}").format(name=name, bound="1 %" if worst < 0.01 else "100 %")
         )
     ax.axhline(1, color=GREY, linewidth=0.8)
     ax.set(xscale="log", yscale="log")
@@ -240,24 +228,6 @@ def variance_errors(means: Sequence[float], errors: Mapping[str, ArrayLike]) -> 
     ax.set_ylabel(_("relative error of σ²"))
     text = _("Largest error of the variance in float32 for means up to {mean}: {told}.")
     return Picture(figure, text.format(mean=short(means[-1]), told="; ".join(told)))
-
-
-def _spread(ax: Axes, x: ArrayLike, values: NDArray[np.float64], **style: Any) -> NDArray[np.float64]:
-    """Draw medians of values (points, seeds) with bars from the lowest to the highest seed; return the medians.
-
-    NaN, where a seed diverged, counts as above all others; the bar ends at the highest finite one.
-    """
-    middle = np.median(np.where(np.isnan(values), np.inf, values), axis=1)
-    errors = np.stack([middle - np.nanmin(values, axis=1), np.nanmax(values, axis=1) - middle])
-    ax.errorbar(x, middle, yerr=errors, capsize=3, **style)
-    return middle
-
-
-def _doubling_axis(ax: Axes, sizes: Sequence[int]) -> None:
-    ax.set_xscale("log", base=2)
-    ax.minorticks_off()
-    ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.set_xlabel(_("batch size B"))
 
 
 @house_style
@@ -270,10 +240,10 @@ def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> P
         nested = {"markersize": 11 - 2.5 * i, "linewidth": max(3.4 - i, 1)}
         if i == 0:
             nested |= {"markerfacecolor": "white", "markeredgewidth": 2}
-        middle = _spread(ax, sizes, _values(values).T, label=name, elinewidth=1, **style | nested)
+        middle = spread(ax, sizes, _values(values).T, label=name, elinewidth=1, **style | nested)
         ends[name] = middle[-1]
         power = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
-        told.append(_("{name} as B to the power {power}").format(name=name, power=_plain(f"{power:.1f}")))
+        told.append(_("{name} as B to the power {power}").format(name=name, power=fixed(power, 1)))
     ax.plot(sizes, np.asarray(sizes, dtype=float) ** -0.5, **PREDICTION | {"zorder": 5}, label="1/√B")
     for name, end in ends.items():
         together = [other for other, value in ends.items() if abs(np.log(value / end)) < 0.1]
@@ -284,7 +254,7 @@ def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> P
             place = {"xytext": (10, 7), "va": "top"} if lawful else {"xytext": (10, 0), "va": "center"}
             ax.annotate(words, (sizes[-1], end), textcoords="offset points", **place)
     ax.set_yscale("log")
-    _doubling_axis(ax, sizes)
+    doubling_axis(ax, sizes, _("batch size B"))
     ax.set_yticks([0.05, 0.1, 0.2, 0.5], ["0.05", "0.1", "0.2", "0.5"])
     ax.set_ylabel(_("deviation of the batch mean / σ"))
     ax.set_xlim(right=1.15 * sizes[-1])
@@ -301,13 +271,13 @@ def batch_sizes(results: Results) -> Picture:
     for norm in dict.fromkeys(results.values("norm")):
         some = results.where(norm=norm)
         sizes, style = some.values("batch_size"), NORMS[norm or "none"]
-        middle = _spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
+        middle = spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
         told.append(
             _("{norm} about {share:.0f} % at B = {size}").format(
                 norm=norm_name(norm), share=10 * round(middle[0] / 10), size=sizes[0]
             )
         )
-    _doubling_axis(ax, sizes)
+    doubling_axis(ax, sizes, _("batch size B"))
     ax.set_ylabel(_("test accuracy (%)"))
     ax.legend(loc="lower right")
     text = _("Test digits that are right after training with small batches: {told}; {last} at B = {size}.")
@@ -331,7 +301,7 @@ def norm_rates(results: Results, limits: Sequence[float]) -> Picture:
         survive = [rate for rate, record in zip(rates, some, strict=True) if np.median(record.diverged) == 0]
         losses = np.stack([record.train_loss for record in some if record.run.lr in survive])
         beside = 1.06 ** (place - (len(norms) - 1) / 2)  # so that bars at one rate do not cover each other
-        medians = _spread(ax, beside * np.array(survive), losses, label=norm_name(norm), elinewidth=1.2, **style)
+        medians = spread(ax, beside * np.array(survive), losses, label=norm_name(norm), elinewidth=1.2, **style)
         lost = [rate for rate in rates if rate not in survive]
         ax.plot(lost, [8.0 * 0.7**place] * len(lost), color=style["color"], marker="x", linestyle="", markersize=8)
         if lost:
@@ -388,7 +358,7 @@ def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) 
     told, floor = [], 1e-9
     for name, values in measured.items():
         style = NORMS[name]
-        entropy = _spread(left, scales, values.entropy.T, label=norm_name(name), **style)
+        entropy = spread(left, scales, values.entropy.T, label=norm_name(name), **style)
         right.plot(scales, np.maximum(np.median(values.query_gradient, axis=0), floor), **style)
         told.append(
             _("{norm} {low:.1f} at the smallest scale, {high:.1f} at the largest").format(

@@ -23,6 +23,7 @@ from addnorm_lib.figures.style import (
     label,
     new_figure,
 )
+from addnorm_lib.figures.sweeps import doubling_axis, spread
 from addnorm_lib.messages import _
 
 
@@ -59,17 +60,12 @@ def identity_losses(result: IdentityLosses) -> Picture:
     styles = {"plain": PLAIN, "residual": RESIDUAL, "scaled": SERIES[2]}
     for kind, losses in result.losses.items():
         style = styles[kind]
-        medians = losses.median(dim=1).values
-        low, high = losses.min(dim=1).values, losses.max(dim=1).values
-        errors = torch.stack([medians - low, high - medians]).numpy()
-        ax.errorbar(result.depths, medians, yerr=errors, capsize=3, **style)
+        medians = spread(ax, result.depths, losses.numpy(), **style)
         lift = {"plain": 0.75, "residual": 1.3}.get(kind, 1.0)  # the two end close together
-        label(ax, result.depths[-1], lift * medians[-1].item(), names[kind], style["color"])
-    ax.set_xscale("log", base=2)
+        label(ax, result.depths[-1], lift * medians[-1], names[kind], style["color"])
+    doubling_axis(ax, result.depths, _("depth L (blocks)"))
     ax.set_yscale("log")
-    ax.set_xticks(result.depths, [str(depth) for depth in result.depths])
     ax.set_xlim(result.depths[0] * 0.9, result.depths[-1] * 3.2)
-    ax.set_xlabel(_("depth L (blocks)"))
     ax.set_ylabel(_("mean squared error on H(x) = x"))
     deepest = {kind: losses[-1].median().item() for kind, losses in result.losses.items()}
     order = ", ".join(names[kind] for kind in sorted(deepest, key=deepest.__getitem__))

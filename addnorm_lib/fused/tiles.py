@@ -38,8 +38,6 @@ class Pointer:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pointer) and torch.equal(self.memory.values, other.memory.values)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         shown = ", ".join(f"{value:.4g}" for value in self.memory.values[:12].tolist())
         return f"→[{shown}{', …' if len(self.memory.values) > 12 else ''}]"

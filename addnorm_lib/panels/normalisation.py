@@ -1,6 +1,5 @@
 """Panels of chapter 3: layer norm's numbers, who shares a statistic, batch-mates, leaks, and the sphere."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,12 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
+from numpy.typing import NDArray
 from torch import Tensor
 
 from addnorm_lib import reference
-from addnorm_lib.figures.normalisation import short
+from addnorm_lib.figures.numbers import fixed, short
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -28,15 +29,12 @@ from addnorm_lib.figures.style import (
 )
 from addnorm_lib.messages import N_, _
 from addnorm_lib.panels.canvas import LiveCanvas
-from addnorm_lib.panels.panel import Panel, Typed, choice, slider
+from addnorm_lib.panels.panel import Panel, choice, slider
+from addnorm_lib.panels.vector import MAX_FEATURES, numbered, vector_controls, vector_links
 from addnorm_lib.probes import moved_by
 
+Array = NDArray[np.float64]
 EPS = 1e-5
-
-
-def _fixed(value: float, digits: int = 2) -> str:
-    """Return a number with two decimals and a real minus sign (never −0.00)."""
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def _near_one(value: float, rest: float) -> str:
@@ -50,74 +48,6 @@ def _listed(values: Sequence[float], digits: int = 3) -> str:
 
 # Layer norm's numbers -------------------------------------------------------------------------------------------------
 
-MAX_FEATURES = 4
-LARGEST = 5e8
-PRESETS: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {  # x, γ, β
-    N_("1, 2, 3, 4"): ("1, 2, 3, 4", (), ()),
-    N_("a usual token: 0.2, -0.1, 0.3"): ("0.2, -0.1, 0.3", (), ()),
-    N_("large: 100, -50, 80"): ("100, -50, 80", (), ()),
-    N_("tiny: 1e-4, -2e-4, 3e-4"): ("1e-4, -2e-4, 3e-4", (), ()),
-    N_("γ and β at work: -1, 0, 1"): ("-1, 0, 1", (2, 1, 0.5), (1, 0, -1)),
-    N_("constant: 0.7, 0.7, 0.7, 0.7"): ("0.7, 0.7, 0.7, 0.7", (), ()),
-    N_("two numbers only: 3, 7"): ("3, 7", (), ()),
-    N_("huge: 1e8, 2e8, 3e8, 4e8"): ("1e8, 2e8, 3e8, 4e8", (), ()),
-    N_("one outlier: 1, 2, 3, 100"): ("1, 2, 3, 100", (), ()),
-}
-
-
-def parse_numbers(text: str) -> tuple[float, ...]:
-    """Return the one to four numbers in a text such as "1, 2, 3, 4" or "[.2 −.1 .3]".
-
-    Raises ValueError for other counts, for what is no number, and for numbers of more than 5e8 in size.
-    """
-    wanted = _("1 to {count} numbers, such as 1, 2, 3, 4, wanted").format(count=MAX_FEATURES)
-    numbers = []
-    for word in text.replace("−", "-").strip("[]() ").replace(",", " ").split():
-        try:
-            numbers.append(float(word))
-        except ValueError:
-            raise ValueError(_("{wanted}, got {got!r}").format(wanted=wanted, got=word)) from None
-        if not abs(numbers[-1]) <= LARGEST:
-            raise ValueError(_("numbers from -5e8 to 5e8 wanted, got {got}").format(got=word))
-    if not 1 <= len(numbers) <= MAX_FEATURES:
-        raise ValueError(_("{wanted}, got {got}").format(wanted=wanted, got=len(numbers)))
-    return tuple(numbers)
-
-
-def _names(letter: str) -> list[str]:
-    return [f"{letter}{i}" for i in range(1, MAX_FEATURES + 1)]
-
-
-def _as_sliders(x: Sequence[float]) -> dict[str, float]:
-    """Return the sliders' values for x: a power of ten, and shapes of at most 5 that it multiplies."""
-    largest = max(abs(value) for value in x)
-    power = min(8, max(-8, math.ceil(math.log10(largest / 5)))) if largest else 0
-    scale = 10.0**power
-    shapes = [value / scale for value in x] + [0.0] * (MAX_FEATURES - len(x))
-    return {"scale": scale, **dict(zip(_names("x"), shapes, strict=True))}
-
-
-def _from_text(values: dict[str, Any]) -> dict[str, Any]:
-    return {**_as_sliders(values["x"]), "preset": None}
-
-
-def _from_sliders(values: dict[str, Any], at_least: int = 1) -> dict[str, Any]:
-    features = max(at_least, len(values["x"]))
-    x = [values[name] * values["scale"] for name in _names("x")[:features]]
-    return {"x": ", ".join(f"{value + 0.0:.6g}" for value in x), "preset": None}
-
-
-def _from_preset(values: dict[str, Any]) -> dict[str, Any]:
-    text, weight, bias = PRESETS[values["preset"]]
-    gammas = [*weight, *[1.0] * (MAX_FEATURES - len(weight))]
-    betas = [*bias, *[0.0] * (MAX_FEATURES - len(bias))]
-    return {
-        "x": text,
-        **_as_sliders(parse_numbers(text)),
-        **dict(zip(_names("gamma"), gammas, strict=True)),
-        **dict(zip(_names("beta"), betas, strict=True)),
-    }
-
 
 def _bars(heights: np.ndarray, width: float = 0.7) -> Path:
     """Return bars over 0, 1, … as one path: one hatched patch is drawn in a third of the time that four take."""
@@ -126,78 +56,112 @@ def _bars(heights: np.ndarray, width: float = 0.7) -> Path:
     return Path.make_compound_path_from_polys(np.stack([np.stack(xs, -1), np.stack(ys, -1)], -1))
 
 
+LOW, HIGH = 1e-9, 1e4  # deviations that the curve shows
+
+
+class _LayerNormPicture:
+    """Bars for x, x̂ and y, and below them x̂'s deviation σ/√(σ² + ε) against x's own."""
+
+    def __init__(self) -> None:
+        self.figure, axes = new_figure(8.6, 3.9)
+        self.figure.delaxes(axes)
+        grid = self.figure.add_gridspec(2, 3, height_ratios=(1.25, 1))
+        self._draw_bars([self.figure.add_subplot(grid[0, column]) for column in range(3)])
+        self._draw_curve(self.figure.add_subplot(grid[1, :]))
+        of_the_curve = [self.curve, self.knee, self.knee_name, self.point, self.point_name]
+        self.moving = [*of_the_curve, self.unit, self.before, *self.affine]
+        for bars, texts in zip(self.bars, self.numbers, strict=True):
+            self.moving += [bars, *texts]
+
+    def _draw_bars(self, tops: Sequence[Axes]) -> None:
+        self.tops, self.bars, self.numbers, places = tops, [], [], np.arange(MAX_FEATURES)
+        styles = ((BLUE, "", 6.5), (ORANGE, "///", 2.4), (GREEN, "...", 7.5))
+        for ax, (colour, hatch, limit) in zip(tops, styles, strict=True):
+            style = {"facecolor": colour, "edgecolor": "white", "linewidth": 0, "hatch": hatch}
+            self.bars.append(ax.add_patch(PathPatch(_bars(np.zeros(1)), **style)))
+            self.numbers.append([ax.text(place, 0, "", ha="center", fontsize=10) for place in places])
+            ax.axhline(0, color=BLACK, linewidth=0.8)
+            ax.set_ylim(-limit, limit)
+            ax.set_xlim(-0.6, MAX_FEATURES - 0.4)
+            ax.set_xticks(places, [f"{i}" for i in places + 1])
+            ax.set_xlabel(_("feature"))
+            ax.grid(False, axis="x")
+        left, middle, right = tops
+        left.set_title(_("input x"))
+        middle.set_title(_("x̂ = (x − μ)/√(σ² + ε)"))
+        right.set_title(_("y = γ·x̂ + β  (x̂ marked –)"))
+        self.unit = left.text(1, 1.04, "", transform=left.transAxes, ha="right", fontsize=10, color=GREY)
+        self.affine = [
+            right.text(place, -7.3, "", ha="center", va="bottom", fontsize=9, color=GREY) for place in places
+        ]
+        (self.before,) = right.plot([], [], color=BLACK, marker="_", markersize=26, linestyle="")
+
+    def _draw_curve(self, ax: Axes) -> None:
+        ax.set_xscale("log")
+        ax.set_xlim(LOW, HIGH)
+        ax.set_xticks([10.0**p for p in range(-8, 5, 2)])
+        ax.set_ylim(-0.08, 1.4)
+        ax.set_yticks([0, 0.5, 1])
+        ax.set_xlabel(_("σ, the input's standard deviation"))
+        ax.set_ylabel(_("deviation of x̂"))
+        (self.curve,) = ax.plot([], [], color=BLACK, linewidth=1.4)
+        (self.knee,) = ax.plot([], [], color=GREY, linewidth=1)
+        self.knee_name = ax.text(0, 0.04, "", color=GREY)
+        (self.point,) = ax.plot([], [], color=VERMILION, marker="o", markersize=10, linestyle="", clip_on=False)
+        self.point_name = ax.text(0, 0, "", color=VERMILION, va="bottom")
+
+    def move_bars(
+        self, x: Sequence[float], scale: float, normal: Array, y: Array, weight: Sequence[float], bias: Sequence[float]
+    ) -> None:
+        """Show x in units of `scale`, x̂ and y, with γ and β below."""
+        for texts in (*self.numbers, self.affine):
+            for i, text in enumerate(texts):
+                text.set_visible(i < len(x))
+        heights = (np.array(x) / scale, normal, y)
+        for bars, texts, values, shown, ax in zip(
+            self.bars, self.numbers, heights, (x, normal, y), self.tops, strict=True
+        ):
+            gap = 0.03 * ax.get_ylim()[1]
+            bars.set_path(_bars(values))
+            for text, height, value in zip(texts, values, shown, strict=False):
+                text.set_text(short(value))
+                text.set_y(height + (gap if height >= 0 else -gap))
+                text.set_va("bottom" if height >= 0 else "top")
+        for text, g, b in zip(self.affine, weight, bias, strict=False):
+            text.set_text(f"γ {short(g, 2)}\nβ {short(b, 2)}")
+        self.before.set_data(np.arange(len(x)), normal)
+        self.unit.set_text("" if scale == 1 else _("axis: x / {scale}").format(scale=short(scale)))
+
+    def move_curve(self, eps: float, deviation: float, out: float, out_text: str) -> None:
+        """Show the curve for ε, its knee at √ε, and the token on it."""
+        deviations = np.geomspace(LOW, HIGH, 140)
+        self.curve.set_data(deviations, deviations / np.sqrt(deviations**2 + eps))
+        self.knee.set_data([math.sqrt(eps)] * 2, [-0.08, 1.08])
+        self.knee_name.set_text(_(" √ε = {root}").format(root=short(math.sqrt(eps))))
+        self.knee_name.set_x(math.sqrt(eps))
+        at = min(max(deviation, LOW), HIGH)
+        self.point.set_data([at], [out])
+        self.point_name.set_text(_("  σ = {before} gives {after}  ").format(before=short(deviation), after=out_text))
+        # Above the curve, on the side where it is empty.
+        self.point_name.set_x(at)
+        self.point_name.set_y(max(out + 0.06, 0.1))
+        self.point_name.set_ha("left" if at < 1e-7 else "right")
+
+
 @house_style
 def layer_norm_panel() -> Panel:
     """Return a panel: layer norm of one token of one to four features, with ε, γ and β live.
 
     x̂ = (x − μ)/√(σ² + ε), y = γ·x̂ + β, in float64; below it, x̂'s deviation σ/√(σ² + ε) against x's own.
     """
-    figure, axes = new_figure(8.6, 3.9)
-    figure.delaxes(axes)
-    grid = figure.add_gridspec(2, 3, height_ratios=(1.25, 1))
-    places = np.arange(MAX_FEATURES)
-    styles = ((BLUE, "", 6.5), (ORANGE, "///", 2.4), (GREEN, "...", 7.5))
-    bars, numbers, moving = [], [], []
-    tops = [figure.add_subplot(grid[0, column]) for column in range(3)]
-    for ax, (colour, hatch, limit) in zip(tops, styles, strict=True):
-        style = {"facecolor": colour, "edgecolor": "white", "linewidth": 0, "hatch": hatch}
-        bars.append(ax.add_patch(PathPatch(_bars(np.zeros(1)), **style)))
-        numbers.append([ax.text(place, 0, "", ha="center", fontsize=10) for place in places])
-        ax.axhline(0, color=BLACK, linewidth=0.8)
-        ax.set_ylim(-limit, limit)
-        ax.set_xlim(-0.6, MAX_FEATURES - 0.4)
-        ax.set_xticks(places, [f"{i}" for i in places + 1])
-        ax.set_xlabel(_("feature"))
-        ax.grid(False, axis="x")
-    tops[1].set_title(_("x̂ = (x − μ)/√(σ² + ε)"))
-    tops[2].set_title(_("y = γ·x̂ + β  (x̂ marked –)"))
-    tops[0].set_title(_("input x"))
-    unit = tops[0].text(1, 1.04, "", transform=tops[0].transAxes, ha="right", fontsize=10, color=GREY)
-    affine = [tops[2].text(place, -7.3, "", ha="center", va="bottom", fontsize=9, color=GREY) for place in places]
-    (before,) = tops[2].plot([], [], color=BLACK, marker="_", markersize=26, linestyle="")
-
-    curve_ax = figure.add_subplot(grid[1, :])
-    curve_ax.set_xscale("log")
-    low, high = 1e-9, 1e4
-    curve_ax.set_xlim(low, high)
-    curve_ax.set_xticks([10.0**p for p in range(-8, 5, 2)])
-    curve_ax.set_ylim(-0.08, 1.4)
-    curve_ax.set_yticks([0, 0.5, 1])
-    curve_ax.set_xlabel(_("σ, the input's standard deviation"))
-    curve_ax.set_ylabel(_("deviation of x̂"))
-    deviations = np.geomspace(low, high, 140)
-    (curve,) = curve_ax.plot([], [], color=BLACK, linewidth=1.4)
-    (knee,) = curve_ax.plot([], [], color=GREY, linewidth=1)
-    knee_name = curve_ax.text(0, 0.04, "", color=GREY)
-    (point,) = curve_ax.plot([], [], color=VERMILION, marker="o", markersize=10, linestyle="", clip_on=False)
-    point_name = curve_ax.text(0, 0, "", color=VERMILION, va="bottom")
-    moving += [curve, knee, knee_name, point, point_name, unit, before, *affine]
-    for drawn, texts in zip(bars, numbers, strict=True):
-        moving += [drawn, *texts]
-
-    x_names, gammas, betas = _names("x"), _names("gamma"), _names("beta")
-    text = next(iter(PRESETS.values()))[0]
-    start = _as_sliders(parse_numbers(text))
-    controls = {
-        "preset": choice(_("example"), [(_(name), name) for name in PRESETS], next(iter(PRESETS)), menu=True),
-        "x": Typed(_("x, typed"), text, parse_numbers),
-        "scale": slider(_("scale of x"), start["scale"], -8, 8, log=True),
-        "eps": slider("ε", EPS, -12, 1, log=True),
-        **{name: slider(f"x{'₁₂₃₄'[i]}", start[name], -5, 5, 0.1) for i, name in enumerate(x_names)},
-        **{name: slider(f"γ{'₁₂₃₄'[i]}", 1, -2, 2, 0.1) for i, name in enumerate(gammas)},
-        **{name: slider(f"β{'₁₂₃₄'[i]}", 0, -2, 2, 0.1) for i, name in enumerate(betas)},
-    }
-
-    def show_features(count: int) -> None:
-        for i in range(MAX_FEATURES):
-            for name in (x_names[i], gammas[i], betas[i]):
-                controls[name].layout.display = None if i < count else "none"
-            for artists in (*numbers, affine):
-                artists[i].set_visible(i < count)
+    picture, controls = _LayerNormPicture(), {**vector_controls(), "eps": slider("ε", EPS, -12, 1, log=True)}
+    x_names, gammas, betas = map(numbered, ("x", "gamma", "beta"))
 
     def update(x: tuple[float, ...], scale: float, eps: float, **others: Any) -> str:
         count = len(x)
-        show_features(count)
+        for i in range(MAX_FEATURES):
+            for name in (x_names[i], gammas[i], betas[i]):
+                controls[name].layout.display = None if i < count else "none"
         weight = [others[name] for name in gammas[:count]]
         bias = [others[name] for name in betas[:count]]
         # Layer norm does not see a common shift; without this one rounding would keep a constant x from giving β.
@@ -205,33 +169,11 @@ def layer_norm_panel() -> Panel:
         normal = reference.layer_norm(shifted, eps=eps)
         y = reference.layer_norm(shifted, weight, bias, eps)
         mean, var = float(np.mean(x)), float(shifted.var())
-        deviation, out = math.sqrt(var), float(normal.std())
+        out = float(normal.std())
         rest = eps / (var + eps)
-        deviates = _near_one(out, -math.expm1(math.log1p(-rest) / 2) if rest < 1 else 1.0)
-
-        heights = (np.array(x) / scale, normal, y)
-        for drawn, texts, values, shown, ax in zip(bars, numbers, heights, (x, normal, y), tops, strict=True):
-            gap = 0.03 * ax.get_ylim()[1]
-            drawn.set_path(_bars(values))
-            for text, height, value in zip(texts, values, shown, strict=False):
-                text.set_text(short(value))
-                text.set_y(height + (gap if height >= 0 else -gap))
-                text.set_va("bottom" if height >= 0 else "top")
-        for text, g, b in zip(affine, weight, bias, strict=False):
-            text.set_text(f"γ {short(g, 2)}\nβ {short(b, 2)}")
-        before.set_data(places[:count], normal)
-        unit.set_text("" if scale == 1 else _("axis: x / {scale}").format(scale=short(scale)))
-        curve.set_data(deviations, deviations / np.sqrt(deviations**2 + eps))
-        knee.set_data([math.sqrt(eps)] * 2, [-0.08, 1.08])
-        knee_name.set_text(_(" √ε = {root}").format(root=short(math.sqrt(eps))))
-        knee_name.set_x(math.sqrt(eps))
-        at = min(max(deviation, low), high)
-        point.set_data([at], [out])
-        point_name.set_text(_("  σ = {before} gives {after}  ").format(before=short(deviation), after=deviates))
-        # Above the curve, on the side where it is empty.
-        point_name.set_x(at)
-        point_name.set_y(max(out + 0.06, 0.1))
-        point_name.set_ha("left" if at < 1e-7 else "right")
+        out_text = _near_one(out, -math.expm1(math.log1p(-rest) / 2) if rest < 1 else 1.0)
+        picture.move_bars(x, scale, normal, y, weight, bias)
+        picture.move_curve(eps, math.sqrt(var), out, out_text)
         return _(
             "x = {x}: μ = {mean}, σ² = {var}. With ε = {eps}, σ²/(σ² + ε) = {ratio}. "
             "Normalised {normal}, standard deviation {out}. With γ = {weight}, β = {bias}: y = {y}."
@@ -242,14 +184,11 @@ def layer_norm_panel() -> Panel:
             eps=short(eps, 2),
             ratio=_near_one(1 - rest, rest),
             normal=_listed(normal),
-            out=deviates,
+            out=out_text,
             weight=_listed(weight),
             bias=_listed(bias),
             y=_listed(y),
         )
-
-    def own(values: dict[str, Any]) -> dict[str, Any]:
-        return {"preset": None}
 
     return Panel(
         title=_("Layer norm, number by number"),
@@ -259,16 +198,10 @@ def layer_norm_panel() -> Panel:
             "your own, one to four."
         ),
         controls=controls,
-        canvas=LiveCanvas(figure, moving),
+        canvas=LiveCanvas(picture.figure, picture.moving),
         update=update,
         rows=[("preset", "x"), ("scale", "eps"), x_names, gammas, betas],
-        links={
-            "preset": _from_preset,
-            "x": _from_text,
-            "scale": _from_sliders,
-            **{name: functools.partial(_from_sliders, at_least=i + 1) for i, name in enumerate(x_names)},
-            **dict.fromkeys([*gammas, *betas], own),
-        },
+        links=vector_links(),
     )
 
 
@@ -367,8 +300,8 @@ def axis_panel(seed: int = 0) -> Panel:
         for index, box, above, below in zip(np.ndindex(x.shape), boxes, inputs, outputs, strict=True):
             lit = bool(moved[index])
             _paint(box, SKY if lit else "white", hatched=lit)
-            above.set_text(_fixed(x[index].item(), 1))
-            below.set_text(_fixed(y[index].item()))
+            above.set_text(fixed(x[index].item(), 1))
+            below.set_text(fixed(y[index].item()))
         for sequence, frame in enumerate(frames):
             frame.set_xy((d - 0.48, t - 0.47))
             frame.set_visible(sequence == b)
@@ -402,10 +335,10 @@ def axis_panel(seed: int = 0) -> Panel:
             count=int(moved.sum()),
             size=moved.numel(),
             extent=extent,
-            value=_fixed(value, 1),
-            mean=_fixed(mean) if round(mean, 2) >= 0 else f"({_fixed(mean)})",
+            value=fixed(value, 1),
+            mean=fixed(mean) if round(mean, 2) >= 0 else f"({fixed(mean)})",
             spread=spread,
-            y=_fixed(y[b, t, d].item()),
+            y=fixed(y[b, t, d].item()),
             what=what,
         )
 
@@ -498,7 +431,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             said = _("batch norm gives the sample's feature 1 anything from {low} to {high}, deviation {std}")
             if low == high:
                 said = _("batch norm's running statistics (mean 0, variance 1) give {low}, the same each time")
-            said = said.format(low=_fixed(low), high=_fixed(high), std=short(outputs.std().item(), 2))
+            said = said.format(low=fixed(low), high=fixed(high), std=short(outputs.std().item(), 2))
         same = bool((alone == alone[0]).all())
         return _(
             "B = {B}, feature 1 of the sample is {value:.2f}. Deviation of the batch mean {mean:.2f} "
@@ -510,7 +443,7 @@ def batch_noise_panel(seed: int = 0) -> Panel:
             law=B**-0.5,
             draws=DRAWS,
             said=said,
-            layer=_fixed(alone[0].item()),
+            layer=fixed(alone[0].item()),
             constant=_("the same bits each time") if same else _("not the same each time"),
         )
 
@@ -594,7 +527,7 @@ def leak_panel(seed: int = 0) -> Panel:
             if what == "padding"
             else _("Token {j} of sequence 0 changes by {a}: the tokens before it move by up to")
         )
-        return f"{told.format(j=j, last=LENGTH - 1, a=_fixed(a))} {'; '.join(verdicts)}."
+        return f"{told.format(j=j, last=LENGTH - 1, a=fixed(a))} {'; '.join(verdicts)}."
 
     return Panel(
         title=_("What leaks: padding, and the future"),
@@ -716,7 +649,7 @@ def sphere_panel(seed: int = 0) -> Panel:
             norm=_("Layer norm") if norm == "layer" else _("RMSNorm"),
             stage=stage,
             eps=short(eps, 2),
-            turn=_fixed(turn, 0),
+            turn=fixed(turn, 0),
             off=np.abs(everything @ ONES).max(),
             low=lengths.min(),
             high=lengths.max(),

@@ -20,4 +20,4 @@ def test_a_machine_is_measured():
 
 def test_calls_are_timed_one_a_number_of_rows():
     times = call_seconds((1, 8), features=4)
-    assert len(times) == 2 and all(0 < t < 1 for t in times)
+    assert len(times) == 2 and min(times) > 0
