@@ -110,6 +110,7 @@ def batch_fluctuation(
 
     The standard deviation is taken over `draws` batches, σ over all vectors, a feature at a time; the features' root
     mean square is returned. Independent vectors give exactly 1/√B in expectation, *whatever* their distribution.
+    Shen et al. 2020, section 3, compare text and images so, in trained networks.
 
     source: "digits": B random images of 64 pixels (pixels that never change are left out). "text": B characters in a
         row, as a language model reads them, each a random embedding of `d_model` numbers that is the character's own.
@@ -159,10 +160,10 @@ def mate_spread(
     """Return how much the output for *one* digit depends on who else is in its batch, (S, batch sizes).
 
     norm: (B, D) to (B, D), such as `batch_norm` or `reference.layer_norm`. It acts on hidden features xW of the images,
-    with a random W. (Pixels 0…16 as they are: standardised ones have outliers of dozens of σ at the edge, and a
-    batch with such an image has another σ than one without.) Each seed draws W and an image, and gives
-    the image `draws` times B − 1 random mates; returned is the standard deviation of its outputs over the draws, root
-    mean square over the features.
+    with a random W. (Pixels 0…16 as they are: standardised ones have outliers of dozens of σ at the edge, and a batch
+    with such an image has another σ than one without.) Each seed draws W and an image, and gives the image `draws`
+    times B − 1 random mates; returned is the standard deviation of its outputs over the draws, root mean square over
+    the features.
     Raises ValueError on sizes below 2 and on too few draws.
     """
     from sklearn.datasets import load_digits

@@ -330,13 +330,13 @@ def norm_rates(results: Results, limits: Sequence[float]) -> Picture:
 
 
 @house_style
-def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]], most: int = 600) -> Picture:
-    """Draw the mean and deviation of single tokens: (means, deviations) for each name, at most `most` of each."""
+def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Picture:
+    """Draw the mean and deviation of single tokens: (means, deviations) for each name, about 600 of each."""
     figure, ax = new_figure(8, 3.4)
     told = []
     for (name, (means, stds)), style in zip(tokens.items(), SERIES, strict=False):
         means, stds = _values(means).ravel(), _values(stds).ravel()
-        step = max(1, len(means) // most)
+        step = max(1, len(means) // 600)
         ax.plot(means[::step], stds[::step], **style | {"linestyle": "", "markersize": 3}, alpha=0.7, label=name)
         low, high = np.percentile(stds, [1, 99])
         told.append(_("{name} {factor:.1f}").format(name=name, factor=round(2 * high / low) / 2))

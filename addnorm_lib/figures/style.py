@@ -33,7 +33,6 @@ SERIES: tuple[dict[str, Any], ...] = (
     {"color": ORANGE, "marker": "v", "linestyle": (0, (3, 1))},
     {"color": SKY, "marker": "P", "linestyle": (0, (1, 1))},
 )
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++")
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",

@@ -45,10 +45,10 @@ def measure_machine(device: str | torch.device = "auto") -> Machine:
     return Machine(device.type, moved / copy_seconds(moved, device), 2 * size**3 / time)
 
 
-def call_seconds(rows: Sequence[int], features: int, rounds: int = 7) -> list[float]:
+def call_seconds(rows: Sequence[int], features: int) -> list[float]:
     """Return the CPU time of one `add_norm(x, residual)` in float32, without gradients, for each number of rows.
 
-    The least of `rounds` measurements of 10 ms each. A round goes through all sizes, so that what else the machine does
+    The least of seven measurements of 10 ms each. A round goes through all sizes, so that what else the machine does
     for a moment falls on all of them, and the least is without it.
     """
     timers = []
@@ -56,5 +56,5 @@ def call_seconds(rows: Sequence[int], features: int, rounds: int = 7) -> list[fl
         x, residual = torch.randn(2, M, features)
         timer = Timer("add_norm(x, residual)", globals={"add_norm": add_norm, "x": x, "residual": residual})
         timers.append((timer, max(1, round(0.01 / timer.timeit(3).median))))
-    measured = [[timer.timeit(calls).median for timer, calls in timers] for _round in range(rounds)]
+    measured = [[timer.timeit(calls).median for timer, calls in timers] for _round in range(7)]
     return [min(times) for times in zip(*measured, strict=True)]

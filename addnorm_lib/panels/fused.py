@@ -1,5 +1,7 @@
 """Panels of chapter 6: the bytes that Add & Norm moves, and what one program of the kernel holds."""
 
+from collections.abc import Mapping
+
 import torch
 from matplotlib.patches import Rectangle
 
@@ -13,19 +15,16 @@ from addnorm_lib.panels.panel import Panel, choice, slider
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WAYS = ("eager", "fused")
+BYTES = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 MOST_BOXES = 6  # tensors that the busier way reads and writes
 ROWS, FEATURES = 8, 32  # the largest tensor of the tile view
 
 
-def _bytes(count: float) -> str:
-    unit, size = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if count >= s or s == 1)
-    return f"{count / size:.3g} {unit}"
-
-
-def _time(seconds: float) -> str:
-    units = (("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
-    unit, size = next((u, s) for u, s in units if seconds >= s or s == 1e-9)
-    return f"{seconds / size:.3g} {unit}"
+def _measured(value: float, units: Mapping[str, float]) -> str:
+    """Return a value in the first of `units` that it reaches, or in the last."""
+    unit = next((name for name, size in units.items() if value >= size), list(units)[-1])
+    return f"{value / units[unit]:.3g} {unit}"
 
 
 @house_style
@@ -73,7 +72,11 @@ def byte_panel() -> Panel:
             share = 100 * times[case] / max(times.values())
             bar.set_width(share)
             bar.set_alpha(1.0 if case == (dtype, way) else 0.35)
-            text.set(x=share + 2, text=_time(times[case]), fontweight="bold" if case == (dtype, way) else "normal")
+            text.set(
+                x=share + 2,
+                text=_measured(times[case], SECONDS),
+                fontweight="bold" if case == (dtype, way) else "normal",
+            )
         counted, seconds = ({one: found[dtype, one] for one in WAYS} for found in (all_counted, times))
         tensors = {one: place(boxes[i], counted[one], (rows, features), one == way) for i, one in enumerate(WAYS)}
         other = WAYS[1 - WAYS.index(way)]
@@ -86,14 +89,14 @@ def byte_panel() -> Panel:
             dtype=dtype,
             direction=_("forward") if direction == "forward" else _("backward"),
             way=how_name(way),
-            read=_bytes(sum(a.read for a in counted[way])),
-            written=_bytes(sum(a.written for a in counted[way])),
+            read=_measured(sum(a.read for a in counted[way]), BYTES),
+            written=_measured(sum(a.written for a in counted[way]), BYTES),
             tensors=tensors[way],
             bandwidth=bandwidth,
-            time=_time(seconds[way]),
+            time=_measured(seconds[way], SECONDS),
             other=how_name(other).capitalize(),
             others=tensors[other],
-            other_time=_time(seconds[other]),
+            other_time=_measured(seconds[other], SECONDS),
         )
 
     return Panel(

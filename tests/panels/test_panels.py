@@ -308,7 +308,7 @@ def test_the_byte_panels_readout_is_the_count(way, direction, dtype, size):
     tensors = {"eager": (5, 6), "fused": (4, 4)}[way][backward]
     assert readout.startswith(f"1000 × 512 {dtype}, {direction}, ") and f", {tensors} tensors; at 100 GB/s" in readout
     seconds = moved(add_norm_traffic(1000, 512, getattr(torch, dtype), way, backward=backward)) / 1e11
-    assert f"at least {fused._time(seconds)}." in readout
+    assert f"at least {fused._measured(seconds, fused.SECONDS)}." in readout
     assert seconds == pytest.approx(tensors * 1000 * 512 * size / 1e11, rel=0.01)
 
 
