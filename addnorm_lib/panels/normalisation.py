@@ -267,6 +267,26 @@ def _paint(box: Rectangle, colour: str, *, hatched: bool = False, bold: bool = F
     box.set_visible(bold or colour != "white")  # an empty cell is in the background: that saves a quarter of a redraw
 
 
+def _statistics(norm: str, group: Tensor) -> tuple[float, float, str]:
+    """Return what a norm subtracts from x and adds ε to, for the x that share a statistic, and its name."""
+    if norm == "batch, eval":
+        return 0.0, 1.0, _("running mean and variance")
+    if norm == "rms":
+        return 0.0, group.square().mean().item(), _("mean square of the hatched x")
+    return group.mean().item(), group.var(correction=0).item(), _("mean and variance of the hatched x")
+
+
+def _extent(moved: Tensor) -> str:
+    """Return in words where in (B, T, D) a boolean tensor is True."""
+    touched = [where.unique().tolist() for where in moved.nonzero(as_tuple=True)]
+    return ", ".join(
+        _("all {axis}").format(axis=axis)
+        if len(places) == size
+        else _("{axis} = {values}").format(axis=axis, values="/".join(map(str, places)))
+        for axis, size, places in zip("btd", moved.shape, touched, strict=True)
+    )
+
+
 @house_style
 def axis_panel(seed: int = 0) -> Panel:
     """Return a panel: which numbers of a (B, T, D) = (2, 3, 4) block share a cell's statistic, for eight norms.
@@ -305,25 +325,7 @@ def axis_panel(seed: int = 0) -> Panel:
         for sequence, frame in enumerate(frames):
             frame.set_xy((d - 0.48, t - 0.47))
             frame.set_visible(sequence == b)
-        group, value = x[moved], x[b, t, d].item()
-        if norm == "batch, eval":
-            mean, spread, what = 0.0, 1.0, _("running mean and variance")
-        elif norm == "rms":
-            mean, spread, what = 0.0, group.square().mean().item(), _("mean square of the hatched x")
-        else:
-            mean, spread, what = (
-                group.mean().item(),
-                group.var(correction=0).item(),
-                _("mean and variance of the hatched x"),
-            )
-        extent = ", ".join(
-            _("all {axis}").format(axis=axis)
-            if len(touched) == size
-            else _("{axis} = {values}").format(axis=axis, values="/".join(map(str, touched)))
-            for axis, size, touched in zip(
-                "btd", x.shape, (where.unique().tolist() for where in moved.nonzero(as_tuple=True)), strict=True
-            )
-        )
+        mean, spread, what = _statistics(norm, x[moved])
         return _(
             "{norm}: poking x[{b}, {t}, {d}] moves {count} of {size} outputs: {extent}. "
             "There y = ({value} − {mean})/√({spread:.2f} + 1e−5) = {y}, with the {what}."
@@ -334,8 +336,8 @@ def axis_panel(seed: int = 0) -> Panel:
             d=d,
             count=int(moved.sum()),
             size=moved.numel(),
-            extent=extent,
-            value=fixed(value, 1),
+            extent=_extent(moved),
+            value=fixed(x[b, t, d].item(), 1),
             mean=fixed(mean) if round(mean, 2) >= 0 else f"({fixed(mean)})",
             spread=spread,
             y=fixed(y[b, t, d].item()),
@@ -557,6 +559,24 @@ FAMILIES = (
 )
 
 
+def _on_the_way(x: Array, stage: float, norm: str, eps: float) -> Array:
+    """Return tokens (N, 3) at a stage from 0, the input, to 2, the norm's output; at 1 layer norm has centred them."""
+    if norm == "rms":
+        return x + stage / 2 * (reference.rms_norm(x, eps=eps) - x)
+    centred = x - x.mean(axis=1, keepdims=True)
+    if stage <= 1:
+        return x + stage * (centred - x)
+    return centred + (stage - 1) * (reference.layer_norm(x, eps=eps) - centred)
+
+
+def _seen_from(turn: float) -> Array:
+    """Return the projection (3, 2) onto the page for an eye `turn` degrees round the third axis, 22° above."""
+    a, tilt = math.radians(turn), math.radians(22)
+    right = np.array([-math.sin(a), math.cos(a), 0])
+    up = np.array([-math.sin(tilt) * math.cos(a), -math.sin(tilt) * math.sin(a), math.cos(tilt)])
+    return np.stack([right, up], axis=1)
+
+
 @house_style
 def sphere_panel(seed: int = 0) -> Panel:
     """Return a panel: tokens of three features on their way through layer norm, in space and within its plane.
@@ -600,19 +620,8 @@ def sphere_panel(seed: int = 0) -> Panel:
     figure.legend(handles=dots[1], loc="outside lower center", ncols=3, handletextpad=0.1)
     piles = [plane.text(0, 0, "", va="center", color=line.get_color()) for line in dots[1][: len(FAMILIES)]]
 
-    def on_the_way(x: np.ndarray, stage: float, norm: str, eps: float) -> np.ndarray:
-        centred = x - x.mean(axis=1, keepdims=True)
-        if norm == "rms":
-            return x + stage / 2 * (reference.rms_norm(x, eps=eps) - x)
-        if stage <= 1:
-            return x + stage * (centred - x)
-        return centred + (stage - 1) * (reference.layer_norm(x, eps=eps) - centred)
-
     def update(norm: str, stage: float, turn: int, eps: float) -> str:
-        a, tilt = math.radians(turn), math.radians(22)
-        right = np.array([-math.sin(a), math.cos(a), 0])
-        up = np.array([-math.sin(tilt) * math.cos(a), -math.sin(tilt) * math.sin(a), math.cos(tilt)])
-        view = np.stack([right, up], axis=1)
+        view = _seen_from(turn)
         square.set_xy(2.3 * np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]]) @ PLANE @ view)
         ring.set_data(*(circle @ PLANE @ view).T)
         for artist in (square, ring):  # RMSNorm knows no plane
@@ -624,7 +633,7 @@ def sphere_panel(seed: int = 0) -> Panel:
             rod.set_data(*(np.array([0, 2.5])[:, None] * end @ view).T)
             name.set_position((2.5 + 0.25 / max(0.2, np.linalg.norm(end @ view))) * end @ view)
         corner.set_text(_("step {stage:.2f}, ε = {eps}").format(stage=stage, eps=short(eps, 2)))
-        points = [on_the_way(x, stage, norm, eps) for _name, x in groups]
+        points = [_on_the_way(x, stage, norm, eps) for _name, x in groups]
         for lines, seen in zip(dots, (view, PLANE.T), strict=True):
             for line, x in zip(lines, points, strict=True):
                 line.set_data(*(x @ seen).T)
