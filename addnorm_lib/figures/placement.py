@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from addnorm_lib.experiments.depth import slope
 from addnorm_lib.experiments.placement import Gradients, StreamStatistics
 from addnorm_lib.experiments.results import Record, Results
+from addnorm_lib.figures.numbers import fixed
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -25,6 +26,7 @@ from addnorm_lib.figures.style import (
     label,
     new_figure,
 )
+from addnorm_lib.figures.sweeps import doubling_axis, spread
 from addnorm_lib.messages import _
 
 Array = NDArray[np.float64]
@@ -55,33 +57,12 @@ def placement_name(placement: str) -> str:
     }[placement]
 
 
-def _band(ax: Any, x: ArrayLike, values: Array, **style: Any) -> Array:
-    """Draw the median of values (S, N) over the seeds, with bars from the lowest to the highest; return the median."""
-    middle = np.median(values, axis=0)
-    errors = np.stack([middle - values.min(axis=0), values.max(axis=0) - middle])
-    ax.errorbar(x, middle, yerr=errors, capsize=2, elinewidth=0.8, **style)
-    return middle
-
-
-def _powers_of_two(ax: Any, values: Sequence[int], name: str) -> None:
-    ax.set_xscale("log", base=2)
-    ax.minorticks_off()
-    ax.set_xticks(values, [str(value) for value in values])
-    ax.set_xlabel(name)
-
-
 def _plain_numbers(ax: Any, digits: Sequence[int] = (1,)) -> None:
     """Write the ticks of a logarithmic axis as 0.01, 1, 20, at these leading digits."""
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=digits, numticks=20))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(NullLocator())
-
-
-def _tenth(value: float) -> str:
-    """Return one decimal, and never −0.0."""
-    text = f"{value:.1f}"
-    return ("0.0" if text == "-0.0" else text).replace("-", "−")
 
 
 @house_style
@@ -92,16 +73,16 @@ def gradient_against_depth(gradients: Gradients) -> Picture:
     words = []
     for placement, values in gradients.norm.items():
         style = STYLES[placement]
-        middle = _band(ax, depths, values, **style)
+        middle = spread(ax, depths, values.T, **style)
         label(ax, depths[-1], middle[-1], placement_name(placement), style["color"])
         fitted = gradients.slope(placement).value
-        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=_tenth(fitted)))
+        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=fixed(fitted, 1)))
     start = np.median(next(iter(gradients.norm.values())), axis=0)[0]
     ax.plot(depths, np.full(len(depths), start), **PREDICTION)
     ax.plot(depths, start * (depths / depths[0]) ** -0.5, **PREDICTION)
     ax.annotate(r"∝ $1/\sqrt{L}$", (depths[-2], start * (depths[-2] / depths[0]) ** -0.5), xytext=(0, 8),
                 textcoords="offset points")  # fmt: skip
-    _powers_of_two(ax, gradients.x, _("depth L (layers)"))
+    doubling_axis(ax, gradients.x, _("depth L (layers)"))
     _plain_numbers(ax, (1, 2, 5))
     ax.set_xlim(right=2.1 * depths[-1])
     ax.set_ylabel(_("gradient norm of the\nlast layer's W₂"))
@@ -125,7 +106,7 @@ def gradient_by_layer(gradients: Gradients) -> Picture:
         ratio = np.median(values[:, :third]) / np.median(values[:, -third:])
         words.append(
             _("{name}: the first third of the layers gets {ratio} times the last third's").format(
-                name=placement_name(placement), ratio=_tenth(ratio)
+                name=placement_name(placement), ratio=fixed(ratio, 1)
             )
         )
     ax.set_ylim(bottom=0)
@@ -144,13 +125,13 @@ def lemma_bounds(post: StreamStatistics, pre: StreamStatistics) -> Picture:
     """Draw lemma 2 of Xiong et al. 2020 beside the measurement: Post-LN's sum before its norm, and Pre-LN's stream."""
     figure, (left, right) = new_figure(8.6, 3.1, columns=2)
     layers = pre.layers[1:]
-    _band(left, layers, post.before_norm, markevery=4, errorevery=4, **STYLES["post"])
+    spread(left, layers, post.before_norm.T, markevery=4, errorevery=4, **STYLES["post"])
     left.axhline(1.5, **PREDICTION)
     left.annotate("3/2", (layers[-1], 1.5), xytext=(-4, 8), textcoords="offset points", ha="right")
     left.set_ylim(0, 2.4)
     left.set_title(_("Post-LN: the sum before its norm"))
     left.set_ylabel(_("mean square per feature"))
-    middle = _band(right, layers, pre.square_norm[:, 1:], markevery=4, errorevery=4, **STYLES["pre"])
+    middle = spread(right, layers, pre.square_norm[:, 1:].T, markevery=4, errorevery=4, **STYLES["pre"])
     low, high = 1 + layers / 2, 1 + 3 * layers / 2
     for bound, words in ((low, "1 + l/2"), (high, "1 + 3l/2")):
         right.plot(layers, bound, **PREDICTION)
@@ -167,7 +148,7 @@ def lemma_bounds(post: StreamStatistics, pre: StreamStatistics) -> Picture:
     return Picture(
         figure,
         text.format(
-            post=_tenth(np.median(post.before_norm)),
+            post=fixed(np.median(post.before_norm), 1),
             depth=layers[-1],
             inside=_("between") if inside else _("outside"),
         ),
@@ -188,13 +169,13 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
         shown = ", ".join([placement_name(placement), *more])
         step = max(1, len(stream.layers) // 8)
         every = (2 * i % step, step)  # in turn, so that the marks show two curves where they coincide
-        middle = _band(left, stream.layers, stream.variance, markevery=every, errorevery=every, label=shown, **style)
-        cosines = _band(right, stream.layers[1:], stream.cosine, markevery=every, errorevery=every, **style)
+        middle = spread(left, stream.layers, stream.variance.T, markevery=every, errorevery=every, label=shown, **style)
+        cosines = spread(right, stream.layers[1:], stream.cosine.T, markevery=every, errorevery=every, **style)
         words.append(
             _("{name}: variance {variance}, last cosine {cosine}").format(
                 name=shown,
                 variance=_coarse(middle[-1]),
-                cosine=_("above 0.9") if cosines[-1] > 0.9 else _tenth(cosines[-1]),
+                cosine=_("above 0.9") if cosines[-1] > 0.9 else fixed(cosines[-1], 1),
             )
         )
     _plain_numbers(left, (1, 2, 5))
@@ -286,7 +267,7 @@ def losses_by_depth(results: Results) -> Picture:
     _mark_guessing(ax, depths[0], "left")
     _plain_numbers(ax)
     ax.set_ylim(top=6)
-    _powers_of_two(ax, depths, _("depth L (layers)"))
+    doubling_axis(ax, depths, _("depth L (layers)"))
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), handlelength=3.2)
     ax.set_ylabel(_("final training loss (nats)"))
     text = _("Final training loss against depth; small marks are single seeds. Medians at the largest depth: {words}.")
@@ -300,11 +281,11 @@ def noise_amplification(changes: Mapping[str, Array], depths: Sequence[int]) -> 
     words = []
     for placement, values in changes.items():
         style = STYLES[placement]
-        middle = _band(ax, depths, values, **style)
+        middle = spread(ax, depths, values.T, **style)
         label(ax, depths[-1], middle[-1], placement_name(placement), style["color"])
         power = slope(np.log(depths), np.log(values)).value
-        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=_tenth(power)))
-    _powers_of_two(ax, depths, _("depth L (layers)"))
+        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=fixed(power, 1)))
+    doubling_axis(ax, depths, _("depth L (layers)"))
     _plain_numbers(ax)
     ax.set_xlim(right=2.2 * depths[-1])
     ax.set_ylabel(_("mean square change\nof the output"))
@@ -320,8 +301,8 @@ def rank_collapse(residuals: Mapping[str, Array]) -> Picture:
     for (name, values), style in zip(residuals.items(), SERIES, strict=False):
         layers = np.arange(values.shape[1])
         visible = np.maximum(values, 1e-16)
-        middle = _band(ax, layers, visible, label=name, **style)
-        left = _("nothing") if middle[-1] < 1e-6 else _("a share of {share}").format(share=_tenth(middle[-1]))
+        middle = spread(ax, layers, visible.T, label=name, **style)
+        left = _("nothing") if middle[-1] < 1e-6 else _("a share of {share}").format(share=fixed(middle[-1], 1))
         words.append(f"{name}: {left}")
     ax.set_yscale("log")
     ax.set_ylim(1e-14, 10)

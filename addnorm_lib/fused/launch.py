@@ -100,7 +100,7 @@ def backward(
     dresidual = torch.empty_like(s) if residual_wanted and (dx is None or not one_buffer) else None
     config = choose_config(D, s.dtype, two_gradients=dx is not None and dresidual is not None)
     tile = config.backward
-    programs = programs or count_programs(M, D, config, _multiprocessors(s.device))
+    programs = programs or count_programs(M, config, _multiprocessors(s.device))
     partial_sums, gradients = [], []
     for dtype in (weight_dtype, bias_dtype):
         absent = dtype is None

@@ -59,7 +59,7 @@ def choose_config(D: int, dtype: torch.dtype, two_gradients: bool = False) -> Co
     return Config(forward, backward, programs_per_sm=16 // backward.warps, finalize=Tile(64, 32, 4))
 
 
-def count_programs(M: int, D: int, config: Config, multiprocessors: int) -> int:
+def count_programs(M: int, config: Config, multiprocessors: int) -> int:
     """Return how many programs share backward's M rows.
 
     As many as the GPU holds, but each with eight tiles or more, for every program adds 16 bytes a feature to read and

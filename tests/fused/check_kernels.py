@@ -170,7 +170,7 @@ def test_tiles_fit_the_machine(D, dtype, two_gradients):
 @given(st.integers(1, 10**6), st.integers(1, 65536), st.integers(1, 200))
 def test_programs_share_the_rows(M, D, multiprocessors):
     config = choose_config(D, BF16)
-    programs = count_programs(M, D, config, multiprocessors)
+    programs = count_programs(M, config, multiprocessors)
     tiles = -(-M // config.backward.rows)
     assert 1 <= programs <= min(tiles, multiprocessors * config.programs_per_sm)
     assert programs >= min(tiles, multiprocessors)
