@@ -37,6 +37,7 @@ from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.data import Dataset
 from addnorm_lib.experiments.results import Record, Results, Run
 from addnorm_lib.messages import _
+from addnorm_lib.processes import follow_parent
 
 Note = Callable[[str, Tensor], None]
 _EVALUATED = 2048
@@ -297,20 +298,9 @@ def _cores() -> int:
 
 
 def _start_worker(stop: Any) -> None:
-    """Prepare a worker process: the parent alone answers Ctrl-C, and the worker does not outlive the parent."""
-    import signal
-
     global _process_stop
     _process_stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    follow_parent()
 
 
 @contextlib.contextmanager

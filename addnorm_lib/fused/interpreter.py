@@ -11,6 +11,7 @@ import inspect
 import linecache
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import textwrap
@@ -27,6 +28,7 @@ from torch import Tensor
 from addnorm_lib.fused import tiles
 from addnorm_lib.fused.shapes import next_power_of_2
 from addnorm_lib.messages import _
+from addnorm_lib.processes import follow_parent
 
 Array = NDArray[Any]
 
@@ -180,18 +182,26 @@ def try_in_triton(forward_tile: Callable[..., Any]) -> str:
 
 def _interpret_from_now_on() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
+    follow_parent()
 
 
 @functools.cache
-def _interpreter() -> ProcessPoolExecutor:
-    """Return the one process that interprets kernels; it has imported no Triton before it knows that it shall."""
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_interpret_from_now_on)
+def _interpreter() -> tuple[ProcessPoolExecutor, int]:
+    """Return the one process that interprets kernels, and its id; it imports no Triton before it knows its task."""
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_interpret_from_now_on)
+    return pool, pool.submit(os.getpid).result()
 
 
 def _in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `function` under TRITON_INTERPRET=1."""
+    """Call `function` under TRITON_INTERPRET=1. An interrupt ends the process, endless loop or not."""
     try:
-        return _interpreter().submit(function, *arguments).result()
+        pool, process = _interpreter()
+        try:
+            return pool.submit(function, *arguments).result()
+        except KeyboardInterrupt:
+            _interpreter.cache_clear()
+            os.kill(process, signal.SIGTERM)
+            raise
     except BrokenExecutor as error:
         _interpreter.cache_clear()
         error.add_note("In a script, call step_through below `if __name__ == '__main__':`.")

@@ -2,6 +2,10 @@
 
 import importlib.util
 import os
+import subprocess
+import sys
+import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -192,3 +196,39 @@ def test_pointers_are_equal_where_their_memory_is():
     assert one == other and repr(one) == "→[0, 1, 2]"
     tiles.store(other, 5.0)
     assert one != other
+
+
+@needs_triton
+def test_an_interrupt_ends_an_endless_tile():
+    """Ctrl-C reaches the reader's process; the one that interprets must neither go on nor say a word."""
+    script = textwrap.dedent(
+        """
+        import os, signal, threading, time
+        from addnorm_lib.fused import interpreter
+
+        if __name__ == "__main__":
+            _pool, worker = interpreter._interpreter()
+            threading.Timer(1, os.killpg, (os.getpgid(0), signal.SIGINT)).start()
+            try:
+                interpreter._in_own_process(time.sleep, 600)
+            except KeyboardInterrupt:
+                print("stopped", worker)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, start_new_session=True
+    )
+    word, worker = done.stdout.split()
+    assert (word, done.stderr) == ("stopped", "")
+    deadline = time.monotonic() + 10
+    while _is_alive(int(worker)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_alive(int(worker))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
