@@ -42,7 +42,7 @@ STATEMENTS: dict[str, str] = {
     "C13": N_("padding moves batch norm's outputs for real tokens, and layer norm's not"),
     "C14": N_("layer norm gives a token the same output alone or in a batch, in training or evaluation mode"),
     "C15": N_("layer norm suits generation token by token; batch norm in training mode leaks the future"),
-    "C16": N_("the tokens of real text have very different statistics"),
+    "C16": N_("the tokens of real text differ in their statistics, and a batch of neighbours says less than strangers"),
     "C17": N_("group norm stands between layer norm (one group) and instance norm (one channel a group)"),
     "C18": N_("layer norm speeds up convergence and widens the range of learning rates in deep stacks"),
     "D1": N_("Post-LN is LN(x + F(x)), Pre-LN is x + F(LN(x)), and a Pre-LN stack wants a final norm"),

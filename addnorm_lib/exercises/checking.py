@@ -344,9 +344,8 @@ class _Tried(NamedTuple):
     problem: str | None
 
 
-def _try(exercise: Exercise, answer: Callable[..., Any]) -> list[_Tried]:
+def _try(exercise: Exercise, answer: Callable[..., Any], cases: list[tuple[Any, ...]]) -> list[_Tried]:
     """Run an answer on every case until one runs out of time; nothing comes back for a stub not attempted yet."""
-    cases = exercise.cases()
     # First, so that what PyTorch loads at its first use is not taken from the learner's time.
     want = [_call(exercise, exercise.solve, arguments, 60.0) for arguments in cases]
     tried: list[_Tried] = []
@@ -397,9 +396,9 @@ def _explain(exercise: Exercise, answer: Callable[..., Any], tried: list[_Tried]
             text = _("the function was changed, but still behaves as given: does the change do anything here?")
             return Verdict("wrong", with_example(text))
         return Verdict("open", _("not attempted yet: the function still behaves as given"))
-    order = _reordered(exercise, answer)
-    if order:
-        return Verdict("wrong", order)
+    reordered = _reordered(exercise, answer)
+    if reordered:
+        return Verdict("wrong", reordered)
     for known in exercise.misconceptions:
         if _behaves_like(exercise, tried, known.wrong):
             return Verdict("wrong", with_example(_(known.message)), known.name)
@@ -435,10 +434,11 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
                 got=type(answer).__name__, id=exercise.id, name=exercise.name
             ),
         )
-    problem = _signature_problem(exercise, answer, exercise.cases()[0])
+    cases = exercise.cases()
+    problem = _signature_problem(exercise, answer, cases[0])
     if problem:
         return Verdict("wrong", _ready_made(exercise, answer) or problem)
-    tried = _try(exercise, answer)
+    tried = _try(exercise, answer, cases)
     if not tried:
         return Verdict("open", _("not attempted yet"))
     first = next((case for case in tried if case.problem), None)

@@ -47,7 +47,8 @@ def _quoted(values: Mapping[str, str]) -> dict[str, str]:
 def layer_norm(x, weight, bias, eps):
     """Return γ·(x − μ)/√(σ² + ε) + β for x (..., D): every token's own μ and biased σ², over the last axis.
 
-    `weight` is γ (D,), `bias` is β (D,), `eps` is ε. A new tensor of x's shape and dtype, float32.
+    `weight` is γ (D,), `bias` is β (D,), `eps` is ε. A new tensor of x's shape and dtype, float32. It should hold where
+    μ is far larger than σ, too.
     """
     mean = x.mean(dim=-1, keepdim=True)
     var = x.var(dim=-1, correction=0, keepdim=True)
@@ -62,6 +63,7 @@ def _layer_norm_cases():
         (_floats([0.0, 0.0, 0.6], [5.0, 5.0, 5.0]), weight, bias, 0.1),
         (1e-3 * _normal(3, 3), torch.ones(3), torch.zeros(3), 1e-5),
         (1 + 2 * _normal(2, 3, 4), _normal(4, seed=1), _normal(4, seed=2), 1e-3),
+        (_floats([8191.0, 8192.0, 8192.0, 8193.0]), torch.ones(4), torch.zeros(4), 1e-5),
     ]
 
 
@@ -110,6 +112,16 @@ LAYER_NORM = Exercise(
             "unbiased",
             _over(correction=1),
             N_("Is the variance divided by D − 1? var() and std() do so unless told; layer norm divides by D."),
+        ),
+        Misconception(
+            "one pass",
+            _affine(
+                lambda x, eps: (
+                    (x - x.mean(-1, keepdim=True))
+                    / torch.sqrt((x**2).mean(-1, keepdim=True) - x.mean(-1, keepdim=True) ** 2 + eps)
+                )
+            ),
+            N_("Is the variance E[x²] − μ²? Equal on paper; in float32 the digits cancel where μ is large."),
         ),
         Misconception(
             "unbiased, and ε outside the root",

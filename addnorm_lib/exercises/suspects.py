@@ -70,5 +70,6 @@ SUSPECTS: dict[str, Callable[[Tensor, Tensor, Tensor, float], Tensor]] = {
 
 
 def show_suspects() -> Source:
-    """Show the source of all suspects, A to G."""
-    return Source("\n\n".join(inspect.getsource(suspect).strip() for suspect in SUSPECTS.values()))
+    """Show the source of all suspects, A to G, without the docstring that they share."""
+    question = f'    """{suspect_a.__doc__}"""\n'
+    return Source("\n\n".join(inspect.getsource(one).replace(question, "").strip() for one in SUSPECTS.values()))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from addnorm_lib.experiments import data as datasets
-from addnorm_lib.experiments.results import Record, Run
+from addnorm_lib.experiments.results import Record, Run, split_settings
 from addnorm_lib.experiments.training import Note, one_thread
 
 Array = NDArray[np.float64]
@@ -190,9 +190,9 @@ def depth_runs(
 
     `settings` are fields of Run (`lr`, `steps`, `seeds`, ...) or, failing that, options of DepthNet (`norm`, ...).
     """
-    fields = {name: settings.pop(name) for name in list(settings) if name in Run.__dataclass_fields__}
+    options, fields = split_settings(settings)
     depths = list(depths)
-    return [Run(DepthNet, {"kind": kind, "depth": depth, **settings}, **fields) for kind in kinds for depth in depths]
+    return [Run(DepthNet, {"kind": kind, "depth": depth, **options}, **fields) for kind in kinds for depth in depths]
 
 
 def trained_network(record: Record, index: int) -> DepthNet:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
 
 from addnorm_lib import reference
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.depth import DepthNet
-from addnorm_lib.experiments.results import Record, Run
-from addnorm_lib.experiments.training import build, one_thread, train
+from addnorm_lib.experiments.placement import token_moments
+from addnorm_lib.experiments.placement_training import text_grid
+from addnorm_lib.experiments.results import Record, Run, split_settings
+from addnorm_lib.experiments.training import train
 
 Array = NDArray[np.float64]
 Source = Literal["digits", "text", "text without runs", "shuffled text"]
@@ -31,9 +31,9 @@ def norm_runs(
     are fields of Run (`seeds`, `steps`, `optimiser`, ...) or, failing that, options of DepthNet (`kind`, `init`, ...).
     """
     settings = {"steps": 100, "batch_size": 64, "record_every": 100, "kind": "residual", "depth": 12} | settings
-    fields = {name: settings.pop(name) for name in list(settings) if name in Run.__dataclass_fields__}
+    options, fields = split_settings(settings)
     rates = list(learning_rates)
-    return [Run(DepthNet, {"norm": norm, **settings}, lr=rate, **fields) for norm in norms for rate in rates]
+    return [Run(DepthNet, {"norm": norm, **options}, lr=rate, **fields) for norm in norms for rate in rates]
 
 
 def usable_decades(learning_rates: ArrayLike, losses: ArrayLike, limit: float) -> Array:
@@ -203,38 +203,11 @@ def windows_of_text(n_train: int = 800, n_test: int = 40) -> datasets.Dataset:
     return datasets.Dataset(*parts, *held_out, n_outputs=text.n_outputs, vocabulary=text.vocabulary)
 
 
-class TextNet(nn.Module):
-    """Predict the next character: embedding + position, one causal Pre-LN layer, norm, readout; x (B, T) int64.
-
-    Embeddings and positions are drawn from N(0, 1).
-    """
-
-    def __init__(self, vocabulary: int, length: int, d_model: int = 64, n_heads: int = 4) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, d_model)
-        self.position = nn.Embedding(length, d_model)
-        self.layer = nn.TransformerEncoderLayer(
-            d_model, n_heads, 2 * d_model, dropout=0.0, norm_first=True, batch_first=True
-        )
-        self.norm = nn.LayerNorm(d_model)
-        self.readout = nn.Linear(d_model, vocabulary)
-
-    def stream(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, d_model) before and after the layer, neither of them normalised."""
-        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[-1], device=x.device)
-        h = self.embedding(x) + self.position.weight
-        return h, self.layer(h, src_mask=mask)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits (B, T, vocabulary)."""
-        return self.readout(self.norm(self.stream(x)[1]))
-
-
 class TokenStatistics(NamedTuple):
     """Mean μ and standard deviation σ over the features of every token's hidden state: (S, N) each.
 
-    embedded: after embedding + position, untrained. hidden: after the layer, trained. The last two give the hidden
-    state's σ before training, and the characters' codes (N,).
+    embedded: after embedding + position, untrained. hidden: after the layer, trained. The last is the hidden state's
+    σ before training.
     """
 
     embedded_mean: Array
@@ -242,46 +215,37 @@ class TokenStatistics(NamedTuple):
     hidden_mean: Array
     hidden_std: Array
     untrained_std: Array
-    codes: NDArray[np.int64]
 
 
 def token_statistics(
     *, steps: int = 100, windows: int = 40, d_model: int = 64, seeds: Sequence[int] = range(5)
 ) -> TokenStatistics:
-    """Measure each token of real text before and after a short training of `TextNet` (Adam 3e-3, 8 windows a step).
+    """Measure each token of real text before and after a short training (Adam 3e-3, 8 windows a step).
 
-    N = 64·`windows` characters of the test text. Even equal distributions would not give equal σ: with `d_model`
-    independent normal features its coefficient of variation is 1/√(2·d_model). Raises ValueError on no window.
+    The network is a `PlacementNet` of one causal Pre-LN layer that predicts the next character. N = 64·`windows`
+    characters of the test text. Even equal distributions would not give equal σ: with `d_model` independent normal
+    features its coefficient of variation is 1/√(2·d_model). Raises ValueError on no window.
     """
     if windows < 1:
         raise ValueError(f"windows: at least 1 wanted, got {windows}")
     source, sizes = f"{__name__}:{windows_of_text.__name__}", {"n_test": windows}
     text = datasets.load(source, **sizes)
-    length = text.x_train.shape[1]
-    options = {"vocabulary": text.n_outputs, "length": length, "d_model": d_model}
-    run = Run(
-        TextNet,
-        options,
+    (run,) = text_grid(
+        ["pre"],
+        [1],
+        [0],
+        length=text.x_train.shape[1],
         data=source,
         data_options=sizes,
+        d_model=d_model,
+        n_heads=4,
+        d_ff=2 * d_model,
         seeds=seeds,
         steps=steps,
         batch_size=8,
-        optimiser="adam",
-        lr=3e-3,
         record_every=steps,
         keep_state=True,
     )
-    state = train(run)[0].state
-    x = torch.from_numpy(text.x_test)
-    rows = []
-    with one_thread(), torch.no_grad():
-        for i, seed in enumerate(run.seeds):
-            network = build(run, seed).eval()
-            embedded, untrained = network.stream(x)
-            network.load_state_dict({name: torch.as_tensor(value[i]) for name, value in state.items()})
-            _embedded, hidden = network.stream(x)
-            moments = [torch.std_mean(h.double(), dim=-1, correction=0) for h in (embedded, hidden, untrained)]
-            rows.append([m.flatten().numpy() for std_mean in moments for m in reversed(std_mean)])
-    columns = np.array(rows).transpose(1, 0, 2)
-    return TokenStatistics(*columns[:4], columns[5], x.flatten().numpy())
+    record = train(run)[0]
+    (embedded_mean, begun_std), (mean, std) = (token_moments(record, trained=t, samples=windows) for t in (False, True))
+    return TokenStatistics(embedded_mean[:, 0], begun_std[:, 0], mean[:, 1], std[:, 1], begun_std[:, 1])

@@ -201,6 +201,12 @@ def _stacked(options: dict[str, Any], seeds: Sequence[int], dtype: str = "float3
     return {name: value.detach() for name, value in parameters.items()}
 
 
+def _skeleton(options: dict[str, Any]) -> PlacementNet:
+    """Return the network without weights of its own: its forward passes take them from a State."""
+    with torch.device("meta"):
+        return PlacementNet(**options)
+
+
 class _Family:
     """Networks of all placements and depths with the same weights, a stack of seeds at a time."""
 
@@ -211,8 +217,7 @@ class _Family:
 
     def member(self, placement: str, depth: int, final_norm: bool | None = None) -> tuple[PlacementNet, State]:
         options = {**self.options, "placement": placement, "depth": depth, "final_norm": final_norm}
-        with torch.device("meta"):
-            network = PlacementNet(**options)
+        network = _skeleton(options)
         if placement == "deepnorm":
             return network, _stacked(options, self.seeds)
         return network, {name: self.state[name] for name, _parameter in network.named_parameters()}
@@ -390,11 +395,16 @@ class StreamStatistics:
 
 
 @torch.no_grad()
-def _stream(network: PlacementNet, state: State, x: Tensor) -> StreamStatistics:
+def _states(network: PlacementNet, state: State, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the stream x_0 … x_L (S, L+1, B, T, D) and the second sublayers' sums (S, L, B·T, D), in float64."""
     _top, notes = _collect(network, state, x)
     names = [f"encoder.layers.{l}.add_norm2" for l in range(len(network.encoder.layers))]
-    states = torch.stack([x, *(notes[name].view(x.shape) for name in names)], 1).double()  # (S, L+1, B, T, D)
-    sums = torch.stack([notes[f"{name}.sum"] for name in names], 1).double()
+    states = torch.stack([x, *(notes[name].view(x.shape) for name in names)], 1)
+    return states.double(), torch.stack([notes[f"{name}.sum"] for name in names], 1).double()
+
+
+def _stream(network: PlacementNet, state: State, x: Tensor) -> StreamStatistics:
+    states, sums = _states(network, state, x)
     unit = F.normalize(states, dim=-1)
     tokens = x.shape[2]
     similarity = (unit.sum(3).square().sum(-1).mean(2) - tokens) / max(tokens * (tokens - 1), 1)
@@ -427,13 +437,28 @@ def stream_statistics(
     E‖x‖² = 3d/2 before Post-LN's second norm, and between (1 + l/2)d and (1 + 3l/2)d after l layers of Pre-LN.
     """
     options = {"placement": placement, "depth": depth, "d_model": d_model, "d_ff": d_model, **options}
+    network = _skeleton(options)
     with one_thread():
         return _join(
             [
-                _stream(PlacementNet(**options), _stacked(options, chunk), _normal(chunk, batch, tokens, d_model))
+                _stream(network, _stacked(options, chunk), _normal(chunk, batch, tokens, d_model))
                 for chunk in _chunks(seeds)
             ]
         )
+
+
+def _of_record(record: Record, trained: bool, samples: int) -> tuple[PlacementNet, State, Tensor]:
+    """Return the networks of `record` and the inputs of their first layers for `samples` test sequences."""
+    run = record.run
+    if trained and not record.state:
+        raise ValueError("record: one with weights wanted, train with keep_state=True")
+    network = _skeleton(dict(run.options))
+    state = {name: torch.as_tensor(value) for name, value in record.state.items()}
+    if not trained:
+        state = _stacked(dict(run.options), run.seeds, run.dtype)
+    x = torch.from_numpy(datasets.load(run.data, **run.data_options).x_test[:samples])
+    with torch.no_grad():
+        return network, state, network.embed_stacked(state, x.expand(len(run.seeds), *x.shape))
 
 
 def stream_of_record(record: Record, *, trained: bool = True, samples: int = 128) -> StreamStatistics:
@@ -441,16 +466,19 @@ def stream_of_record(record: Record, *, trained: bool = True, samples: int = 128
 
     Raises ValueError when the trained weights are wanted and the record has none (`Run.keep_state`).
     """
-    run = record.run
-    if trained and not record.state:
-        raise ValueError("record: one with weights wanted, train with keep_state=True")
-    network = run.build()
-    state = {name: torch.as_tensor(value) for name, value in record.state.items()}
-    if not trained:
-        state = _stacked(dict(run.options), run.seeds, run.dtype)
-    x = torch.from_numpy(datasets.load(run.data, **run.data_options).x_test[:samples])
-    with one_thread(), torch.no_grad():
-        return _stream(network, state, network.embed_stacked(state, x.expand(len(run.seeds), *x.shape)))
+    with one_thread():
+        return _stream(*_of_record(record, trained, samples))
+
+
+def token_moments(record: Record, *, trained: bool = True, samples: int = 128) -> tuple[Array, Array]:
+    """Return mean and biased deviation over the features of every token's x_0 … x_L, (S, L+1, samples · T) each.
+
+    As `stream_of_record`, token by token.
+    """
+    with one_thread():
+        states, _sums = _states(*_of_record(record, trained, samples))
+    std, mean = torch.std_mean(states, dim=-1, correction=0)
+    return mean.flatten(2).numpy(), std.flatten(2).numpy()
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from typing import Any
 
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.placement import PlacementNet
-from addnorm_lib.experiments.results import Run
+from addnorm_lib.experiments.results import Run, split_settings
 
 
 def _run(options: dict[str, Any], fields: dict[str, Any]) -> Run:
@@ -23,11 +23,6 @@ def _run(options: dict[str, Any], fields: dict[str, Any]) -> Run:
     return Run(PlacementNet, options, **{**defaults, **fields})
 
 
-def _split(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    fields = {name: value for name, value in settings.items() if name in Run.__dataclass_fields__}
-    return {name: value for name, value in settings.items() if name not in fields}, fields
-
-
 def training_grid(
     placements: Iterable[str] = ("post", "pre"),
     depths: Iterable[int] = (6, 12),
@@ -40,7 +35,7 @@ def training_grid(
     Adam, 200 steps of 32 sequences, five seeds; guessing costs ln 8 = 2.08. Xiong et al. 2020, section 4 (there
     translation and BERT). `settings` are fields of Run (`steps`, `seeds`, …) or, failing that, options of PlacementNet.
     """
-    options, fields = _split(settings)
+    options, fields = split_settings(settings)
     depths, warmups, rates = list(depths), list(warmups), list(rates)
     return [
         _run({"placement": placement, "depth": depth, **options}, {"warmup": warmup, "lr": rate, **fields})
@@ -71,7 +66,7 @@ def ablation(depth: int = 12, placement: str = "pre", **settings: Any) -> list[R
 
     `residual` and `norm` ("layer" or None) tell them apart in the Results; `settings` as in `training_grid`.
     """
-    options, fields = _split(settings)
+    options, fields = split_settings(settings)
     return [
         _run({"placement": placement, "depth": depth, "residual": residual, "norm": norm, **options}, fields)
         for residual in (False, True)

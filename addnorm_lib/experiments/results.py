@@ -116,6 +116,12 @@ def _importable_name(model: Callable[..., nn.Module] | str) -> Callable[..., nn.
     return f"{module}:{name}"
 
 
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (options, fields): what is a field of Run, and what is left for the model."""
+    fields = {name: value for name, value in settings.items() if name in Run.__dataclass_fields__}
+    return {name: value for name, value in settings.items() if name not in fields}, fields
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Record:
     """What one Run gave. S seeds, T steps, R recorded steps, P weight matrices, A and Q measured modules.

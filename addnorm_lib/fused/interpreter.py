@@ -152,9 +152,10 @@ def _in_tiles(
 
 
 def try_in_triton(forward_tile: Callable[..., Any]) -> str:
-    """Say whether an answer to exercise 6.2, a tile function written in a cell, runs in Triton's interpreter too.
+    """Say whether a tile function that was typed into a cell runs in Triton's interpreter too, and finds LayerNorm.
 
-    The function's source is compiled anew with Triton's `tl` in place of `tiles`, so it may use nothing else.
+    `forward_tile(pid, x, residual, M, D, eps, BM, BN)` returns y (BM, BN), the program's rows of LayerNorm(x +
+    residual). Its source is compiled anew with Triton's `tl` in place of `tiles`, so it may use nothing else.
     """
     M, D, eps, BM, BN = 5, 6, 1e-5, 2, 8
     x, residual = (torch.randn(M, D, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))

@@ -1,6 +1,7 @@
 """Panels of chapter 2: a training bench, gradients at initialisation, and lesions."""
 
 import functools
+import math
 from collections.abc import Mapping
 
 import ipywidgets as widgets
@@ -8,10 +9,10 @@ import numpy as np
 
 from addnorm_lib.experiments.depth import DepthNet, Lesion, gradient_growth
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import train
 from addnorm_lib.figures.degradation import KINDS, kind_name
-from addnorm_lib.figures.style import BLACK, GREY, RESIDUAL, SERIES, house_style, new_figure
+from addnorm_lib.figures.style import BLACK, GREY, RESIDUAL, house_style, new_figure
 from addnorm_lib.messages import _
+from addnorm_lib.panels.bench import bench
 from addnorm_lib.panels.canvas import LiveCanvas
 from addnorm_lib.panels.panel import Panel, choice, slider
 
@@ -27,58 +28,16 @@ def _norms(value: str | None) -> widgets.ValueWidget:
     return choice(_("norm"), [(_("batch"), "batch"), (_("layer"), "layer"), (_("none"), None)], value)
 
 
-@house_style
 def training_bench(seed: int = 0) -> Panel:
-    """Return a panel that trains one network on the digits, 150 steps, whenever *train* is pressed.
+    """Return a panel that trains one network on the digits, 150 steps, whenever *train* is pressed: see `bench`."""
 
-    Its curve joins those of the earlier runs. A kernel interrupt stops the training and keeps the earlier curves.
-    """
-    figure, ax = new_figure(8.6, 3.4)
-    ax.set_yscale("log")
-    ax.set_xlim(0, STEPS)
-    ax.set_ylim(2e-3, 5)
-    ax.set_xlabel(_("step"))
-    ax.set_ylabel(_("training loss (mean of 10 steps)"))
-    lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]
-    names = [
-        ax.text(0.99, 0.95 - 0.07 * i, "", transform=ax.transAxes, ha="right", va="top") for i in range(len(lines))
-    ]
-    following = ax.text(0.01, 0.03, "", transform=ax.transAxes, color=GREY)
-    runs: list[tuple[str, np.ndarray]] = []
-    button = widgets.ToggleButton(description=_("train"), button_style="primary")
-    said = [_("Nothing trained yet.")]
+    def run(depth: int, kind: str, norm: str | None, lr: float) -> Run:
+        return Run(DepthNet, {"kind": kind, "depth": depth, "norm": norm}, lr=lr, steps=STEPS, seeds=[seed])
 
-    def update(depth: int, kind: str, norm: str | None, lr: float, train: bool) -> str:
-        name = f"{kind_name(kind)}, L = {depth}, {_('norm')} {norm or _('none')}, {_('rate')} {lr:.2g}"
-        following.set_text(_("next: {name}").format(name=name))
-        if not train:
-            return _("{said} Next: {name}.").format(said=said[0], name=name)
-        said[0] = train_one(name, depth, kind, norm, lr)
-        button.value = False
-        return said[0]
+    def describe(depth: int, kind: str, norm: str | None, lr: float) -> tuple[str, str]:
+        return f"{kind_name(kind)}, L = {depth}", f"{_('norm')} {norm or _('none')}, {_('rate')} {lr:.2g}"
 
-    def train_one(name: str, depth: int, kind: str, norm: str | None, lr: float) -> str:
-        run = Run(DepthNet, {"kind": kind, "depth": depth, "norm": norm}, lr=lr, steps=STEPS, seeds=[seed])
-        results = train(run, progress=False)
-        if results.interrupted:
-            return _("{name}: stopped.").format(name=name)
-        runs.append((name, results[0].loss[0]))
-        shown = runs[-len(lines) :]
-        smooth = np.ones(10) / 10
-        for i, (line, text) in enumerate(zip(lines, names, strict=True)):
-            name_of, loss = shown[i] if i < len(shown) else ("", np.zeros(0))
-            curve = np.convolve(loss, smooth, "valid") if len(loss) else loss
-            line.set_data(np.arange(len(curve)) + 5, curve)
-            text.set_text(name_of)
-            text.set_color(line.get_color())
-        if results[0].diverged[0]:
-            return _("{name}: diverged.").format(name=name)
-        last = float(runs[-1][1][-20:].mean())
-        bound = next((b for b in (0.03, 0.3) if last < b), None)
-        verdict = _("below {bound:g}").format(bound=bound) if bound else _("above 0.3")
-        return _("{name}: final loss {verdict}.").format(name=name, verdict=verdict)
-
-    return Panel(
+    return bench(
         title=_("The training bench"),
         try_this=_("Press train. Then choose plain, and train again; then a depth of 4. (The stop button interrupts.)"),
         controls={
@@ -86,10 +45,13 @@ def training_bench(seed: int = 0) -> Panel:
             "kind": _kinds("residual"),
             "norm": _norms("batch"),
             "lr": slider(_("learning rate"), 0.05, -3, 0, log=True),
-            "train": button,
         },
-        canvas=LiveCanvas(figure, [*lines, *names, following]),
-        update=update,
+        run=run,
+        describe=describe,
+        steps=STEPS,
+        losses=(2e-3, 5),
+        bounds=(0.03, 0.3),
+        guessing=math.log(10),
     )
 
 

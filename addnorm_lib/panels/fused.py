@@ -1,5 +1,6 @@
 """Panels of chapter 6: the bytes that Add & Norm moves, and what one program of the kernel holds."""
 
+import functools
 from collections.abc import Mapping
 
 import torch
@@ -19,6 +20,9 @@ BYTES = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "B": 1.0}
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 MOST_BOXES = 6  # tensors that the busier way reads and writes
 ROWS, FEATURES = 8, 32  # the largest tensor of the tile view
+
+
+_traffic = functools.lru_cache(maxsize=4096)(add_norm_traffic)  # the bandwidth's slider changes no byte
 
 
 def _measured(value: float, units: Mapping[str, float]) -> str:
@@ -64,7 +68,7 @@ def byte_panel() -> Panel:
         rows = round(rows)
         backward = direction == "backward"
         all_counted = {
-            (its_dtype, one): add_norm_traffic(rows, features, DTYPES[its_dtype], one, backward=backward)
+            (its_dtype, one): _traffic(rows, features, DTYPES[its_dtype], one, backward=backward)
             for its_dtype, one in cases
         }
         times = {case: moved(accesses) / bandwidth / 1e9 for case, accesses in all_counted.items()}

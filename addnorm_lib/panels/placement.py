@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_training import training_grid
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import one_thread, train
-from addnorm_lib.figures.placement import STYLES
-from addnorm_lib.figures.style import BLUE, GREY, ORANGE, PREDICTION, SERIES, house_style, new_figure
+from addnorm_lib.experiments.training import one_thread
+from addnorm_lib.figures.numbers import fixed, typeset
+from addnorm_lib.figures.placement import GUESS, STYLES
+from addnorm_lib.figures.style import BLUE, GREY, ORANGE, PREDICTION, house_style, new_figure
 from addnorm_lib.layers import deepnorm
 from addnorm_lib.messages import _
+from addnorm_lib.panels.bench import bench
 from addnorm_lib.panels.canvas import LiveCanvas
 from addnorm_lib.panels.panel import Panel, choice, slider
 
@@ -122,9 +124,8 @@ def _typical(norms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _number(value: float) -> str:
     if 0.01 <= value < 1000:
-        return f"{value:.2f}" if value < 10 else f"{value:.0f}"
-    mantissa, exponent = f"{value:.0e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+        return fixed(value, 2 if value < 10 else 0)
+    return typeset(f"{value:.0e}")
 
 
 def _freeze_layout(figure: Figure) -> None:
@@ -214,8 +215,7 @@ def placement_panel() -> Panel:
                 factor=math.exp(np.polyfit(l[1:], trend, 1)[0])
             )
         else:
-            power = round(np.polyfit(np.log(l[1:]), trend, 1)[0], 1) + 0.0  # no −0.0
-            law = _("about as l^{power:.1f}").format(power=power)
+            law = _("about as l^{power}").format(power=fixed(np.polyfit(np.log(l[1:]), trend, 1)[0], 1))
         last = _("with a final norm") if final_norm else _("no final norm")
         setting = f"{_name_of(placement)}, {norms[norm]}, {last}, {inits[init]}"
         titles[0].set_text(f"{_name_of(placement)}, {norms[norm]}, {last}")
@@ -256,80 +256,23 @@ def placement_panel() -> Panel:
     )
 
 
-STEPS = 200
-BATCH = 64
-RATE = 3e-3
-
-
-@house_style
 def warmup_bench(seed: int = 0) -> Panel:
-    """Return a panel that trains one Transformer to reverse six tokens, 200 steps of Adam, whenever *train* is pressed.
+    """Return a panel that trains one Transformer to reverse six tokens, 200 steps of Adam: see `bench`.
 
-    Its curve joins those of the earlier runs. A kernel interrupt stops the training and keeps the earlier curves.
+    64 sequences a step; depth 12 takes about four seconds.
     """
-    length, vocabulary = 6, 8
-    figure, ax = new_figure(8.6, 3.4)
-    ax.set_yscale("log")
-    ax.set_xlim(0, STEPS)
-    ax.set_ylim(2e-3, 6)
-    ax.axhline(math.log(vocabulary), color=GREY, linewidth=0.8)
-    guessing = _("guessing: ln {n}").format(n=vocabulary)
-    ax.annotate(guessing, (STEPS - 1, 1.06 * math.log(vocabulary)), color=GREY, fontsize=9, ha="right")
-    ax.set_xlabel(_("step"))
-    ax.set_ylabel(_("training loss (mean of 10 steps)"))
-    lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]
-    figure.get_layout_engine().set(rect=(0, 0, 0.78, 1))  # the names stand on the right, clear of all curves
-    beside = {"transform": ax.transAxes, "fontsize": 9, "va": "top"}
-    names = [ax.text(1.02, 0.99 - 0.135 * i, "", **beside) for i in range(len(lines))]
-    following = ax.text(1.02, 0.13, "", color=GREY, **beside)
-    runs: list[tuple[str, NDArray[np.float64]]] = []
-    button = widgets.ToggleButton(description=_("train"), button_style="primary")
-    said = [_("Nothing trained yet.")]
+    rate, steps = 3e-3, 200
 
-    def update(placement: str, depth: int, lr: float, warmup: int, train: bool) -> str:
+    def run(placement: str, depth: int, lr: float, warmup: int) -> Run:
+        return training_grid(
+            [placement], [depth], [warmup], [lr], steps=steps, batch_size=64, seeds=[seed], record_every=steps
+        )[0]
+
+    def describe(placement: str, depth: int, lr: float, warmup: int) -> tuple[str, str]:
         schedule = _("rate {lr:.2g}, warm-up {warmup}").format(lr=lr, warmup=warmup)
-        name = f"{_name_of(placement)}, L = {depth}, {schedule}"
-        two_lines = f"{_name_of(placement)}, L = {depth}\n   {schedule}"
-        following.set_text(_("next: {name}").format(name=two_lines))
-        if not train:
-            return _("{said} Next: {name}.").format(said=said[0], name=name)
-        said[0] = train_one(name, two_lines, placement, depth, lr, warmup)
-        button.value = False
-        return said[0]
+        return f"{_name_of(placement)}, L = {depth}", schedule
 
-    def train_one(name: str, two_lines: str, placement: str, depth: int, lr: float, warmup: int) -> str:
-        run = Run(
-            PlacementNet,
-            {"placement": placement, "depth": depth, "n_tokens": length, "vocabulary": vocabulary},
-            data="reverse",
-            data_options={"length": length, "vocabulary": vocabulary},
-            optimiser="adam",
-            lr=lr,
-            warmup=warmup,
-            steps=STEPS,
-            batch_size=BATCH,
-            seeds=[seed],
-        )
-        results = train(run, progress=False)
-        if results.interrupted:
-            return _("{name}: stopped.").format(name=name)
-        runs.append((two_lines, results[0].loss[0]))
-        shown = runs[-len(lines) :]
-        smooth = np.ones(10) / 10
-        for i, (line, text, glyph) in enumerate(zip(lines, names, "●■▲◆▼✚", strict=True)):
-            name_of, loss = shown[i] if i < len(shown) else ("", np.zeros(0))
-            curve = np.convolve(loss, smooth, "valid") if len(loss) else loss
-            line.set_data(np.arange(len(curve)) + 5, curve)
-            text.set_text(f"{glyph} {name_of}" if name_of else "")
-            text.set_color(line.get_color())
-        if results[0].diverged[0]:
-            return _("{name}: diverged.").format(name=name)
-        last = float(runs[-1][1][-20:].mean())
-        bound = next((b for b in (0.1, 1) if last < b), None)
-        verdict = _("below {bound:g}").format(bound=bound) if bound else _("above 1")
-        return _("{name}: final loss {verdict}.").format(name=name, verdict=verdict)
-
-    return Panel(
+    return bench(
         title=_("The warm-up bench: reverse six tokens"),
         try_this=_(
             "Press train. Then give it 100 warm-up steps and train again; then pre without any. "
@@ -338,12 +281,15 @@ def warmup_bench(seed: int = 0) -> Panel:
         controls={
             "placement": _placements("post", "pre", "sandwich", "branch", "deepnorm", value="post"),
             "depth": slider(_("depth L"), 12, 1, 24, whole=True),
-            "lr": slider(_("learning rate"), RATE, -4, -1.5, log=True),
-            "warmup": slider(_("warm-up steps"), 0, 0, STEPS, 10, whole=True),
-            "train": button,
+            "lr": slider(_("learning rate"), rate, -4, -1.5, log=True),
+            "warmup": slider(_("warm-up steps"), 0, 0, steps, 10, whole=True),
         },
-        canvas=LiveCanvas(figure, [*lines, *names, following]),
-        update=update,
+        run=run,
+        describe=describe,
+        steps=steps,
+        losses=(2e-3, 6),
+        bounds=(0.1, 1),
+        guessing=GUESS,
     )
 
 

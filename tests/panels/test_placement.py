@@ -63,7 +63,7 @@ def test_the_placement_panels_readout_is_that_of_the_layers(where, norm, final_n
     if where != "post" and alpha > 1:
         law = f"a factor of {math.exp(np.polyfit(l, np.log(gradient), 1)[0]):.2f} from layer to layer"
     else:
-        law = f"about as l^{round(np.polyfit(np.log(l), np.log(gradient), 1)[0], 1) + 0.0:.1f}"
+        law = f"about as l^{round(np.polyfit(np.log(l), np.log(gradient), 1)[0], 1) + 0.0:.1f}".replace("-", "−")
     panel = placement.placement_panel()
     readout = panel.set(placement=where, norm=norm, final_norm=final_norm, alpha=alpha, init=init, depth=depth)
     number = placement._number
