@@ -42,7 +42,8 @@ def bench(
     ax.set_ylim(*losses)
     if guessing is not None:
         ax.axhline(guessing, color=GREY, linewidth=0.8)
-        ax.annotate(_("guessing"), (steps - 1, 1.06 * guessing), color=GREY, fontsize=9, ha="right")
+        above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "right"}
+        ax.annotate(_("guessing"), (steps - 1, guessing), color=GREY, fontsize=9, **above)
     ax.set_xlabel(_("step"))
     ax.set_ylabel(_("training loss (mean of {window} steps)").format(window=WINDOW))
     lines = [ax.plot([], [], **style, markevery=15)[0] for style in SERIES]

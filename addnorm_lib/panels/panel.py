@@ -236,4 +236,5 @@ def choice(
     if menu:
         layout = widgets.Layout(width="min(560px, 98%)")
         return widgets.Dropdown(**common, layout=layout, style={"description_width": "190px"})
-    return widgets.ToggleButtons(**common, style={"description_width": "190px", "button_width": "92px"})
+    width = max(92, 9 * max(len(text) for text, _value in options))  # pixels; what is longer would be cut
+    return widgets.ToggleButtons(**common, style={"description_width": "190px", "button_width": f"{width}px"})

@@ -261,7 +261,7 @@ def warmup_bench(seed: int = 0) -> Panel:
 
     64 sequences a step; depth 12 takes about four seconds.
     """
-    rate, steps = 3e-3, 200
+    rates, steps = (3e-4, 1e-3, 3e-3, 1e-2, 2e-2), 200
 
     def run(placement: str, depth: int, lr: float, warmup: int) -> Run:
         return training_grid(
@@ -281,7 +281,7 @@ def warmup_bench(seed: int = 0) -> Panel:
         controls={
             "placement": _placements("post", "pre", "sandwich", "branch", "deepnorm", value="post"),
             "depth": slider(_("depth L"), 12, 1, 24, whole=True),
-            "lr": slider(_("learning rate"), rate, -4, -1.5, log=True),
+            "lr": choice(_("learning rate"), [(f"{rate:g}", rate) for rate in rates], 3e-3),
             "warmup": slider(_("warm-up steps"), 0, 0, steps, 10, whole=True),
         },
         run=run,
