@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,10 @@ from addnorm_lib.fused.eager import normalise
 from addnorm_lib.messages import _
 
 EPS = 1e-5
+WIDTHS = (256, 512, 768, 1024, 2048, 4096, 8192, 16384)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+DECODE = (1, 8, 64)  # rows of one decoding step
+DIRECTIONS = ("forward", "backward", "both")
 Implementation = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -37,10 +41,12 @@ class Case(NamedTuple):
 
     def floor(self, direction: str) -> int:
         """Bytes that must be moved: forward reads x and residual and writes y and s; backward reads dy, s and ds and
-        writes one gradient, that of x and residual alike. Both move the rows' statistics, 4 bytes each.
+        writes one gradient, that of x and residual alike. Each moves the rows' statistics, 4 bytes a number. "both" is
+        the one and then the other.
         """
         statistics = 8 if self.norm == "layer" else 4
-        return self.rows * (4 * self.features * self.dtype.itemsize + statistics)
+        once = self.rows * (4 * self.features * self.dtype.itemsize + statistics)
+        return 2 * once if direction == "both" else once
 
 
 class Result(NamedTuple):
@@ -123,6 +129,7 @@ def _apex(norm: str) -> Implementation:
 
 
 def _compiled(norm: str) -> Implementation:
+    torch.compiler.reset()  # after eight shapes of one function it would stop compiling, without a word
     return torch.compile(_torch_lines(norm), dynamic=False)
 
 
@@ -166,7 +173,7 @@ def _largest_error(got: Tensor, want: Tensor) -> float:
 
 
 def measure(case: Case, device: torch.device) -> Iterator[Result]:
-    """Time every implementation on one case, forward and backward."""
+    """Time every implementation on one case: forward, backward, and both."""
     shape = (case.rows, case.features)
     x, residual, dy, ds = (torch.randn(shape, device=device, dtype=case.dtype) for _ in range(4))
     weight, bias = (torch.rand(case.features, device=device, dtype=case.dtype) + 0.5 for _ in range(2))
@@ -176,7 +183,8 @@ def measure(case: Case, device: torch.device) -> Iterator[Result]:
     s64 = (x + residual).detach()[few].double().requires_grad_()
     y64 = normalise(s64, weight.double(), bias.double() if case.norm == "layer" else None, case.norm, EPS)
     (ds64,) = torch.autograd.grad((y64, s64), s64, (dy[few].double(), ds[few].double()))
-    copies = {direction: copy_seconds(case.floor(direction), device) for direction in ("forward", "backward")}
+    once = copy_seconds(case.floor("forward"), device)
+    copies = {"forward": once, "backward": once, "both": copy_seconds(case.floor("both"), device)}
     ours: dict[str, float] = {}
     for name, run in implementations(case.norm, device).items():
 
@@ -191,6 +199,7 @@ def measure(case: Case, device: torch.device) -> Iterator[Result]:
             gradients = backward(outputs)
             errors = {"forward": _largest_error(outputs[0].detach()[few], y64.detach())}
             errors["backward"] = _largest_error(gradients[0][few], ds64)
+            errors["both"] = max(errors.values())
             peak = None
             if device.type == "cuda":
                 del gradients
@@ -202,6 +211,7 @@ def measure(case: Case, device: torch.device) -> Iterator[Result]:
                 peak = (torch.cuda.max_memory_allocated(device) - before) / 2**20
             times = {"forward": seconds(forward, device)}
             times["backward"] = seconds(lambda outputs=outputs: backward(outputs), device)
+            times["both"] = seconds(lambda forward=forward: backward(forward()), device)
         except Exception as error:  # a peer's failure is a finding, not the end of the run
             if name == OURS:
                 raise
@@ -240,14 +250,23 @@ def table(results: list[Result]) -> str:
 
 
 def draw(results: list[Result], path: Path) -> None:
-    """Draw GB/s over features, one panel a norm, dtype and direction, under the roof that the copy sets."""
+    """Draw a panel a norm, dtype and direction: GB/s over features under the roof that the copy sets.
+
+    Of decoding steps the forward pass is drawn, in microseconds: there the call counts, not the bytes.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    keys = sorted({(r.norm, r.dtype, r.direction) for r in results}, key=lambda k: (k[0], k[1], k[2] == "backward"))
-    columns = min(2, len(keys))
+    large = {(r.norm, r.dtype, r.features): r.rows for r in sorted(results, key=lambda r: r.rows)}
+
+    def panel_of(r: Result) -> tuple[str, str, str, str]:
+        decode = r.rows < large[r.norm, r.dtype, r.features]
+        return _("rows = {rows},").format(rows=r.rows) if decode else "", r.norm, r.dtype, r.direction
+
+    keys = sorted({k for k in map(panel_of, results) if not k[0] or k[3] == "forward"}, key=lambda k: (len(k[0]), k))
+    columns = min(3, len(keys))
     rows = math.ceil(len(keys) / columns)
     figure, axes = plt.subplots(rows, columns, figsize=(5.5 * columns, 3.6 * rows), squeeze=False, layout="constrained")
     colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -255,28 +274,34 @@ def draw(results: list[Result], path: Path) -> None:
         if panel is None:
             axis.set_visible(False)
             continue
-        own = [r for r in results if (r.norm, r.dtype, r.direction) == panel]
-        roof = {r.features: r.gb_per_s / r.of_copy for r in own}
+        own = [r for r in results if panel_of(r) == panel]
+        decode = bool(panel[0])
+        shown = {id(r): 1e6 * r.seconds if decode else r.gb_per_s for r in own}
+        roof = {r.features: shown[id(r)] * r.of_copy if decode else r.gb_per_s / r.of_copy for r in own}
         axis.plot(list(roof), list(roof.values()), "k--", label=_("copy of as many bytes"))
         names = list(dict.fromkeys(r.implementation for r in own))
         for name, colour, marker in zip(names, colours, "osD^vXP", strict=False):
-            points = [(r.features, r.gb_per_s) for r in own if r.implementation == name]
+            points = [(r.features, shown[id(r)]) for r in own if r.implementation == name]
             axis.plot(*zip(*points, strict=True), color=colour, marker=marker, label=name)
         axis.set_xscale("log", base=2)
         axis.set_ylim(bottom=0)
-        axis.set(xlabel=_("features D"), ylabel=_("GB/s of the floor"), title=" ".join(panel))
+        axis.set(xlabel=_("features D"), ylabel=_("µs") if decode else _("GB/s of the floor"))
+        axis.set_title(" ".join(filter(None, panel)))
         axis.legend(fontsize="small")
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def cases(device: torch.device, elements: int, features: list[int], full: bool) -> list[Case]:
-    """Return the grid: about `elements` numbers a tensor at each width."""
-    dtypes = [torch.bfloat16, torch.float32] if device.type == "cuda" else [torch.float32]
-    norms = ["layer", "rms"] if full or device.type == "cuda" else ["layer"]
+def cases(
+    device: torch.device, megabytes: int, features: Iterable[int], decode: Iterable[int], full: bool
+) -> list[Case]:
+    """Return the grid: at each width a tensor of about `megabytes` MB, and `decode` numbers of rows."""
+    dtypes = DTYPES if device.type == "cuda" else (torch.float32,)
+    norms = ("layer", "rms") if full or device.type == "cuda" else ("layer",)
     return [
-        Case(norm, dtype, max(1, elements // width), width)
+        Case(norm, dtype, rows, width)
         for norm, dtype, width in itertools.product(norms, dtypes, features)
+        for rows in (max(1, megabytes * 2**20 // (width * dtype.itemsize)), *decode)
     ]
 
 
@@ -284,20 +309,23 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     """Run the grid, print the table, and write JSON and the picture where asked."""
     parser = argparse.ArgumentParser(prog="python -m addnorm_lib.fused.bench", description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--elements", type=int, help="numbers a tensor; default 2**26 on a GPU, 2**20 on a CPU")
-    parser.add_argument("--features", type=int, nargs="+", help="widths D; default 256 to 32768 on a GPU, 512 on a CPU")
-    parser.add_argument("--full", action="store_true", help="on a CPU too: RMSNorm, and widths from 256 to 4096")
+    parser.add_argument("--megabytes", type=int, help="MB a tensor; default 256 on a GPU, 4 on a CPU")
+    parser.add_argument("--features", type=int, nargs="+", help="widths D; default 256 to 16384 on a GPU, 512 on a CPU")
+    parser.add_argument("--decode", type=int, nargs="*", help="rows of decoding steps; default 1 8 64, on a CPU none")
+    parser.add_argument("--full", action="store_true", help="on a CPU the GPU's grid too, in float32")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--figure", type=Path, help="draw GB/s under the copy's roof to this file")
     options = parser.parse_args(arguments)
     device = torch.device(options.device)
     gpu = device.type == "cuda"
-    default = [2**n for n in range(8, 16)] if gpu else [256, 1024, 4096] if options.full else [512]
+    all_of_it = gpu or options.full
     where = torch.cuda.get_device_name(device) if gpu else _("a CPU with {n} threads").format(n=torch.get_num_threads())
     print(_("torch {version} on {where}").format(version=torch.__version__, where=where))
     if not gpu:
         print(_("No GPU: the core's path is plain torch here, compared with torch's own lines, eager and compiled."))
-    grid = cases(device, options.elements or (2**26 if gpu else 2**20), options.features or default, options.full)
+    features = options.features or (WIDTHS if all_of_it else (512,))
+    decode = options.decode if options.decode is not None else DECODE if all_of_it else ()
+    grid = cases(device, options.megabytes or (256 if gpu else 4), features, decode, options.full)
     results = [result for case in grid for result in measure(case, device)]
     print(table(results))
     if options.json:
