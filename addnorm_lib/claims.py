@@ -1,9 +1,12 @@
 """The claims of the chapters, and `claim`, which checks one against a measurement.
 
-A chapter states nothing that it does not run: its cells end in `claim(...)`, which prints one line that is the same on
-every machine (so that the executed notebook can be compared with the committed one) and raises when it does not hold.
+A chapter states nothing that it does not run: its cells end in `claim(...)`, which prints what was measured beside what
+was asserted, and raises where the two do not fit. The measured digits differ from machine to machine; where an executed
+notebook is compared with the committed one, tools/nbval.cfg masks them, and nothing else of the line.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,14 +79,106 @@ class ClaimError(AssertionError):
     """A measurement that contradicts the claim it was meant to show."""
 
 
+@dataclass(frozen=True)
+class Assertion:
+    """What one `claim` asserts of a measurement, and whether it holds.
+
+    measured: every number that was measured, flat, float64; empty where a boolean was asserted. low, high: the bounds
+    of each number, the same shape; a strict bound where `strict`, otherwise the bound itself still holds.
+    """
+
+    text: str
+    measured: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    strict: bool
+    truth: bool = True
+
+    @property
+    def holds(self) -> np.ndarray:
+        """Which of the numbers are within their bounds; NaN never is."""
+        if self.strict:
+            return (self.measured > self.low) & (self.measured < self.high)
+        return (self.measured >= self.low) & (self.measured <= self.high)
+
+
 def _number(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else str(value)
+    """Write a bound: whole numbers in full, others with three significant digits."""
+    if not np.isfinite(value):
+        return str(float(value))
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else _tidy(f"{value:.3g}")
+
+
+def _measurement(value: float) -> str:
+    """Write a measured number: two significant digits, whole numbers in full."""
+    if not np.isfinite(value) or (float(value).is_integer() and abs(value) < 1e6):
+        return _number(value)
+    rounded = float(f"{value:.2g}")
+    if 1e-3 <= abs(rounded) < 1e6:
+        return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:#.2g}".rstrip(".")
+    return _tidy(f"{value:.2g}")
+
+
+def _tidy(number: str) -> str:
+    mantissa, e, power = number.partition("e")
+    return f"{mantissa}e{int(power)}" if e else number
+
+
+def _range(values: np.ndarray) -> str:
+    ends = [_measurement(values.min()), _measurement(values.max())]
+    return ends[0] if ends[0] == ends[1] else " … ".join(ends)
 
 
 def _array(measured: Any) -> np.ndarray:
     if hasattr(measured, "detach"):
         measured = measured.detach().cpu().double()
     return np.asarray(measured, dtype=np.float64)
+
+
+def _within(got: np.ndarray, expected: Any, rtol: float, atol: float) -> Assertion:
+    want = _array(expected)
+    if want.shape not in ((), got.shape):
+        raise ValueError(f"expected: shape {got.shape} of the measurement wanted, got {want.shape}")
+    values = np.broadcast_to(want, got.shape).ravel()
+    same = np.all(values == values[0])
+    shown = _number(values[0]) if same else ", ".join(map(_number, values[:6]))
+    shown += "" if same or len(values) <= 6 else ", …"
+    tolerance = " + ".join([f"{100 * rtol:.3g} %"] * (rtol > 0) + [_number(atol)] * (atol > 0))
+    if tolerance:
+        text = _("expected {expected} ± {tolerance}").format(expected=shown, tolerance=tolerance)
+    else:
+        text = _("expected exactly {expected}").format(expected=shown)
+    room = atol + rtol * np.abs(values)
+    return Assertion(text, got.ravel(), values - room, values + room, strict=False)
+
+
+def _between(got: np.ndarray, above: float | None, below: float | None) -> Assertion:
+    if above is None:
+        text = _("below {bound}").format(bound=_number(below))
+    elif below is None:
+        text = _("above {bound}").format(bound=_number(above))
+    else:
+        text = _("between {low} and {high}").format(low=_number(above), high=_number(below))
+    low, high = -math.inf if above is None else above, math.inf if below is None else below
+    return Assertion(text, got.ravel(), np.full(got.size, low), np.full(got.size, high), strict=True)
+
+
+def assertion(
+    measured: Any, expected: Any = None, *, rtol: float = 0.0, atol: float = 0.0, above: Any = None, below: Any = None
+) -> Assertion:
+    """Return what `claim`, called with these arguments, asserts. Raises ValueError on arguments that do not fit."""
+    bounded = above is not None or below is not None
+    if expected is not None and bounded:
+        raise ValueError("expected: either an expected value or bounds (above, below) wanted, got both")
+    if expected is None and not bounded:
+        if not isinstance(measured, (bool, np.bool_)):
+            raise ValueError(f"measured: a boolean wanted where nothing is expected, got {type(measured).__name__}")
+        nothing = np.empty(0)
+        return Assertion("", nothing, nothing, nothing, strict=True, truth=bool(measured))
+    got = _array(measured)
+    if got.size == 0:
+        raise ValueError("measured: at least one number wanted, got none")
+    return _between(got, above, below) if bounded else _within(got, expected, rtol, atol)
 
 
 def claim(
@@ -97,48 +192,41 @@ def claim(
     below: float | None = None,
     says: str | None = None,
 ) -> None:
-    """Check a measurement against what the claim predicts, and print one fixed line.
+    """Check a measurement against what the claim predicts, and print one line: what was measured, what was asserted.
 
     `claim(id, truth)` wants a true boolean; `claim(id, measured, expected, rtol=…, atol=…)` wants every element within
     `atol + rtol·|expected|`; `claim(id, measured, above=…, below=…)` wants every element strictly between the bounds.
-    `says` replaces the claim's general statement by what this cell shows. Numbers, arrays and tensors are accepted.
-    The line shows what was asserted, never the measured digits, which differ from machine to machine.
+    `says` replaces the claim's general statement by what this cell shows. Numbers, arrays and tensors are accepted; of
+    an array the line shows the range.
 
-    Raises ClaimError, with the measured value, when the claim does not hold, and ValueError for an unknown id.
+    Raises ClaimError, with the measured value, when the claim does not hold, and ValueError for an unknown id or
+    arguments that do not fit.
     """
     if claim_id not in STATEMENTS:
         raise ValueError(f"claim_id: one of {', '.join(STATEMENTS)} wanted, got {claim_id!r}")
     statement = says if says is not None else _(STATEMENTS[claim_id])
-    bounded = above is not None or below is not None
-    if expected is not None and bounded:
-        raise ValueError("expected: either an expected value or bounds (above, below) wanted, got both")
-    if expected is None and not bounded:
-        if not isinstance(measured, (bool, np.bool_)):
-            raise ValueError(f"measured: a boolean wanted where nothing is expected, got {type(measured).__name__}")
-        if not measured:
+    asserted = assertion(measured, expected, rtol=rtol, atol=atol, above=above, below=below)
+    if not asserted.measured.size:
+        if not asserted.truth:
             raise ClaimError(f"✗ {claim_id}  {statement}")
         print(f"✓ {claim_id}  {statement}")
         return
+    if not asserted.holds.all():
+        wrong = ", ".join(map(_measurement, asserted.measured[~asserted.holds][:4]))
+        raise ClaimError(f"✗ {claim_id}  {statement}: {wrong}, {asserted.text}")
+    print(f"✓ {claim_id}  {statement}: {_range(asserted.measured)}, {asserted.text}")
 
-    got = _array(measured)
-    if got.size == 0:
-        raise ValueError("measured: at least one number wanted, got none")
-    if bounded:
-        low, high = -np.inf if above is None else above, np.inf if below is None else below
-        holds = (got > low) & (got < high)
-        bounds = ((_("above {bound}"), above), (_("below {bound}"), below))
-        asserted = " ".join(text.format(bound=_number(bound)) for text, bound in bounds if bound is not None)
-    else:
-        want = _array(expected)
-        if want.shape not in ((), got.shape):
-            raise ValueError(f"expected: shape {got.shape} of the measurement wanted, got {want.shape}")
-        holds = np.abs(got - want) <= atol + rtol * np.abs(want)
-        tolerance = [f"{100 * rtol:.3g} %"] * (rtol > 0) + [_number(atol)] * (atol > 0)
-        values = np.broadcast_to(want, got.shape).ravel()
-        shown = _number(values[0]) if np.all(values == values[0]) else ", ".join(map(_number, values[:6]))
-        shown += ", …" if len(values) > 6 and not np.all(values == values[0]) else ""
-        asserted = shown + (_(", within ") + " + ".join(tolerance) if tolerance else _(", exactly"))
-    if not np.all(holds):
-        wrong = ", ".join(map(_number, got[~holds].ravel()[:4]))
-        raise ClaimError(f"✗ {claim_id}  {statement}: {asserted} wanted, measured {wrong}")
-    print(f"✓ {claim_id}  {statement}: {asserted}")
+
+def claims(*wanted: str | int) -> None:
+    """Print claims as sentences: `claims("C6")` one of them, `claims(3)` a chapter's, `claims()` all.
+
+    Raises ValueError for an id or a chapter that there is not.
+    """
+    for one in wanted or CHAPTERS:
+        ids = CHAPTERS.get(one, (one,) if one in STATEMENTS else ()) if isinstance(one, str | int) else ()
+        if not ids:
+            raise ValueError(
+                f"wanted: a chapter ({', '.join(map(str, CHAPTERS))}) or one of {', '.join(STATEMENTS)}, got {one!r}"
+            )
+        for claim_id in ids:
+            print(f"{claim_id:<4} {_(STATEMENTS[claim_id])}")

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,8 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
+# Only what hangs is ended: each is ten times what a quiet machine needs, or more.
+START_SECONDS, PAGE_SECONDS, CELL_SECONDS, NOTEBOOK_SECONDS, STOP_SECONDS = 600, 300, 600, 1800, 200
 PROMPTS = ".jp-CodeCell .jp-InputArea-prompt"
 # No question about news over the page, and every cell in it even when scrolled out of sight.
 SETTINGS = {
@@ -73,18 +74,18 @@ def jupyterlab(folder: Path) -> Iterator[str]:
             # The server ends its kernels itself when it is asked to.
             server.terminate()
             try:
-                server.wait(20)
+                server.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
             log.close()
 
 
-def _wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float = 60) -> None:
+def _wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float = START_SECONDS) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and server.poll() is None:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            urllib.request.urlopen(f"{address}/api", timeout=5).close()
+        with contextlib.suppress(OSError):  # nobody listens yet, or nobody answers
+            urllib.request.urlopen(f"{address}/api", timeout=50).close()
             return
         time.sleep(0.2)
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
@@ -94,16 +95,28 @@ def _wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float 
 def browser_page(width: int = 1280, height: int = 1000, scale: float = 1) -> Iterator[Page]:
     """Yield an empty page of a headless Chromium."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=CHROMIUM_FLAGS, timeout=START_SECONDS * 1000
+        )
         try:
             context = browser.new_context(
                 viewport={"width": width, "height": height}, device_scale_factor=scale, locale="en-GB"
             )
-            page = context.new_page()
-            page.set_default_timeout(30_000)
-            yield page
+            context.set_default_timeout(PAGE_SECONDS * 1000)
+            yield context.new_page()
         finally:
             browser.close()
+
+
+def end_kernels(page: Page, address: str) -> None:
+    """End all kernels of the JupyterLab that `page` has shown."""
+    for session in page.request.get(f"{address}/api/sessions").json():
+        cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies(address)}
+        answer = page.request.delete(
+            f"{address}/api/sessions/{session['id']}", headers={"X-XSRFToken": cookies["_xsrf"]}
+        )
+        if not answer.ok:
+            raise RuntimeError(f"a kernel does not end: {answer.status} {answer.text()}")
 
 
 class OpenNotebook:
@@ -122,7 +135,7 @@ class OpenNotebook:
         """All code cells, in order."""
         return self.page.locator(".jp-CodeCell")
 
-    def run_all(self, seconds: float = 300) -> None:
+    def run_all(self, seconds: float = NOTEBOOK_SECONDS) -> None:
         """Choose Run ▸ Run All Cells from the menu, and wait until nothing runs any more."""
         # Stored notebooks show counts before they run; with the prompts empty, what shows next is new.
         self.page.locator(PROMPTS).evaluate_all("all => all.forEach(e => { e.textContent = ''; })")
@@ -130,7 +143,7 @@ class OpenNotebook:
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         self.wait_until_idle(seconds)
 
-    def run_cell(self, cell: Locator, seconds: float = 60) -> None:
+    def run_cell(self, cell: Locator, seconds: float = CELL_SECONDS) -> None:
         """Run one cell by Shift-Enter, and wait until nothing runs any more."""
         self.page.locator(PROMPTS).evaluate_all("all => all.forEach(e => { e.textContent = ''; })")
         cell.locator(".cm-content").first.click()
@@ -138,7 +151,7 @@ class OpenNotebook:
         self.wait_until_idle(seconds)
 
     def wait_until_idle(self, seconds: float) -> None:
-        """Wait until some cell has run and none is running or waiting to; a run has 30 s to begin."""
+        """Wait until some cell has run and none is running or waiting to; a run has `PAGE_SECONDS` to begin."""
         self.page.wait_for_function(
             "prompts => [...document.querySelectorAll(prompts)].some(e => /[*\\d]/.test(e.textContent))", arg=PROMPTS
         )

@@ -1,4 +1,7 @@
-"""Work on the notebooks: `python -m tools.notebooks refresh|lint|solve|strict|stamp|badges`; without paths, on all."""
+"""Work on the notebooks: `python -m tools.notebooks refresh|lint|strict|portable|margins|solve|stamp|badges`.
+
+Without paths, on all of them.
+"""
 
 import argparse
 import multiprocessing
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tools import notebook_lint, stamping
+from tools import margins, notebook_lint, portability, stamping
 from tools.kernels import NotebookError, strict
 from tools.refresh import refresh
 from tools.setup_cell import ROOT
@@ -49,6 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "stamp": "write the set-up cell and the badges that pyproject.toml's address asks for",
     }.items():
         commands.add_parser(name, help=text).add_argument("paths", nargs="*", type=Path)
+    portable = commands.add_parser("portable", help="run under strict nbval in every setting that this machine has")
+    portable.add_argument("paths", nargs="*", type=Path)
+    portable.add_argument("--far", action="store_true", help="only the setting farthest from a usual machine")
+    measuring = commands.add_parser("margins", help="measure how far each claim stands from its bound")
+    measuring.add_argument("paths", nargs="*", type=Path)
+    measuring.add_argument("--seed-sets", type=int, default=10, help="how many sets of random numbers (default 10)")
+    measuring.add_argument("--records", type=Path, default=ROOT / "build" / "margins", help="what is measured already")
+    measuring.add_argument("-o", "--out", type=Path, help="where to write the page (docs/margins.md)")
     solving = commands.add_parser(
         "solve", help="put every solution in place of its stub and run: every check must pass"
     )
@@ -63,6 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _each(refresh, paths)
             case "strict":
                 return _each(_strict_here, paths)
+            case "portable":
+                outcomes = portability.run(paths, [portability.FAR] if asked.far else list(portability.grid()))
+                print(portability.table(outcomes))
+                return any(outcome.problem for outcome in outcomes)
+            case "margins":
+                page = margins.table(margins.measure(paths, asked.seed_sets, asked.records.resolve()))
+                print(page)
+                if asked.out is not None:
+                    asked.out.write_text(margins.HEAD + page, "utf-8")
             case "lint":
                 found = [line for path in paths for line in notebook_lint.problems(path)]
                 print("\n".join(found) if found else f"{len(paths)} notebooks keep the rules")

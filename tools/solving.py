@@ -3,7 +3,7 @@
 import ast
 import re
 import symtable
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +23,40 @@ def inject(notebook: nbformat.NotebookNode, exercises: Sequence[Any]) -> None:
         cells[exercise.id].source = exercise.solution_source.rstrip("\n")
 
 
-def affected(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the code cells that a solution can change, and those that they need; the others ran in the strict test.
+def sliced(
+    notebook: nbformat.NotebookNode, wanted: Callable[[nbformat.NotebookNode], bool], forwards: bool = False
+) -> list[nbformat.NotebookNode]:
+    """Return the code cells that are `wanted` and those that they need, in order; the others can be left out of a run.
 
-    Forwards, every cell that reads a name bound in a stub cell or in a cell so reached; back, every cell that binds,
-    or assigns into, a name that is read there. What a cell changes without naming it (a global seed, say) is not seen.
+    Back, every cell that binds, or assigns into, a name that is read there. With `forwards`, before that, every cell
+    that reads a name bound in a wanted cell or in a cell so reached. What a cell changes without naming it is not seen
+    (a global seed, say); cells that only import are kept for that, and the first, which sets up.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     names = [_names(cell.source) for cell in code]
     chosen: set[int] = set()
     changed: set[str] = set()
     for i, (bound, read_here) in enumerate(names):
-        if chapters.exercise_of(code[i]) or read_here & changed or re.search(r"\bcheck\(", code[i].source):
+        if wanted(code[i]) or (forwards and read_here & changed):
             chosen.add(i)
             changed |= bound
-    wanted: set[str] = set()
+    needed: set[str] = set()
     for i, (bound, read_here) in reversed(list(enumerate(names))):
-        if i == 0 or i in chosen or bound & wanted:  # cell 0 is the set-up cell
+        if i == 0 or i in chosen or bound & needed or _only_imports(code[i].source):
             chosen.add(i)
-            wanted |= read_here
+            needed |= read_here
     return [code[i] for i in sorted(chosen)]
+
+
+def affected(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Return the code cells that a solution can change, and those that they need; the others ran in the strict test."""
+    return sliced(
+        notebook, lambda cell: bool(chapters.exercise_of(cell) or re.search(r"\bcheck\(", cell.source)), forwards=True
+    )
+
+
+def _only_imports(source: str) -> bool:
+    return all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in ast.parse(source).body)
 
 
 def _names(source: str) -> tuple[set[str], set[str]]:
@@ -60,17 +74,20 @@ def _names(source: str) -> tuple[set[str], set[str]]:
     return bound, used
 
 
-def solve(path: Path, out: Path | None = None, only_affected: bool = False) -> list[str]:
+def solve(
+    path: Path, out: Path | None = None, only_affected: bool = False, changes: Mapping[str, str] | None = None
+) -> list[str]:
     """Solve and run the notebook, write it to `out`; return the ✓ lines, or raise `NotebookError` for a check without.
 
-    With `only_affected`, cells that no solution can change or need are not run.
+    With `only_affected`, cells that no solution can change or need are not run. `changes` to the environment variables
+    are made before the kernel starts.
     """
     notebook = read(path)
     exercises = chapters.exercises(chapters.number(path))
     inject(notebook, exercises)
     if only_affected:
         notebook.cells = affected(notebook)
-    execute(notebook, path.parent)
+    execute(notebook, path.parent, changes)
     tidy(notebook)
     if out is not None:
         write(notebook, out)

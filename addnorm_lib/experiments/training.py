@@ -34,10 +34,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from addnorm_lib.experiments import data as datasets
+from addnorm_lib.experiments import records
 from addnorm_lib.experiments.data import Dataset
+from addnorm_lib.experiments.progress import progress_bar
 from addnorm_lib.experiments.results import Record, Results, Run
 from addnorm_lib.messages import _
-from addnorm_lib.processes import follow_parent
+from addnorm_lib.processes import follow_parent, without_main
 
 Note = Callable[[str, Tensor], None]
 _EVALUATED = 2048
@@ -336,7 +338,9 @@ def train(
         local processes, one a core (`workers`), each with one thread. Models that only this process knows (defined in a
         notebook) train in threads; a single run, and everything on a GPU, trains here.
     device: "auto" (CUDA where there is one, otherwise the CPU) or a torch device.
-    progress: show a bar once the work has taken two seconds.
+    progress: show a bar to a live reader once the work has taken two seconds.
+
+    Where the environment variable ADDNORM_RECORDS names a folder, finished records are kept there and found again.
 
     Ctrl-C or a kernel interrupt stops within a step: the finished records are returned with `interrupted=True` and a
     warning, and no process is left. (Work in a caller's own executor is cancelled where it has not begun.)
@@ -353,15 +357,15 @@ def train(
         raise ValueError(f"executor: a concurrent.futures.Executor wanted, got {executor!r}")
     where = _device(device)
     loaded, costs = _prepare(runs)
+    done, names = _kept(runs, loaded, str(where))
     # The longest first: the last to finish decides.
-    order = sorted(range(len(runs)), key=costs.__getitem__, reverse=True)
-    workers = min(workers or _cores(), len(runs))
-    done: dict[int, Record] = {}
+    order = sorted((i for i in range(len(runs)) if i not in done), key=costs.__getitem__, reverse=True)
+    workers = min(workers or _cores(), len(order))
     with contextlib.ExitStack() as cleanup:
-        bar = cleanup.enter_context(_bar(runs, progress))
+        bar = cleanup.enter_context(progress_bar(sum(runs[i].steps for i in order), progress))
         try:
-            if executor is None and (workers == 1 or where.type != "cpu"):
-                for i in range(len(runs)):
+            if executor is None and (workers <= 1 or where.type != "cpu"):
+                for i in sorted(order):
                     done[i] = train_run(runs[i], loaded[i], str(where), on_step=bar.update)
             else:
                 pool, event, extra = executor, threading.Event(), {}
@@ -371,10 +375,24 @@ def train(
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
+    for i, name in names.items():
+        if name is not None and i in order and i in done:
+            records.keep(done[i], name)
     if interrupted:
         message = _("Interrupted: {done} of {all} runs are finished and kept.").format(done=len(done), all=len(runs))
         warnings.warn(message, stacklevel=2)
     return Results(tuple(done[i] for i in sorted(done)), interrupted)
+
+
+def _kept(
+    runs: Sequence[Run], loaded: Sequence[Dataset], device: str
+) -> tuple[dict[int, Record], dict[int, str | None]]:
+    """Return the records that are kept already, and the names under which those of all runs are."""
+    if records.folder() is None:
+        return {}, {}
+    names = {i: records.key(run, dataset, device) for i, (run, dataset) in enumerate(zip(runs, loaded, strict=True))}
+    found = {i: records.find(runs[i], name) for i, name in names.items() if name is not None}
+    return {i: record for i, record in found.items() if record is not None}, names
 
 
 def _collect(
@@ -390,8 +408,9 @@ def _collect(
 ) -> None:
     futures: dict[cf.Future[Record], int] = {}
     try:
-        for i in order:
-            futures[pool.submit(train_run, runs[i], loaded[i], device, **extra)] = i
+        with without_main():
+            for i in order:
+                futures[pool.submit(train_run, runs[i], loaded[i], device, **extra)] = i
         pending = set(futures)
         while pending:
             # A wait without a timeout could not be interrupted on Windows.
@@ -410,21 +429,3 @@ def _collect(
         event.set()
         for future in futures:
             future.cancel()
-
-
-def _bar(runs: Sequence[Run], progress: bool) -> Any:
-    if not progress:
-        return _NoBar()
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return _NoBar()
-    # tqdm's notebook bar does not read TQDM_DISABLE by itself.
-    disable = bool(os.environ.get("TQDM_DISABLE"))
-    return tqdm(total=sum(run.steps for run in runs), unit=_("step"), delay=2, leave=False, disable=disable)
-
-
-class _NoBar(contextlib.AbstractContextManager["_NoBar"]):
-    def __exit__(self, *_error: object) -> None: ...
-
-    def update(self, n: int = 1) -> None: ...

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from addnorm_lib.experiments.depth import PathGradients, Slope
 from addnorm_lib.experiments.results import Record, Results
-from addnorm_lib.figures.numbers import fixed
+from addnorm_lib.figures.numbers import between
 from addnorm_lib.figures.style import (
     BLACK,
     GREY,
@@ -39,11 +39,6 @@ def kind_name(kind: str) -> str:
     return {"plain": _("plain"), "residual": _("residual")}[kind]
 
 
-def _surely(ratio: float) -> int:
-    """Return a round bound that `ratio` exceeds by half at least: words that are the same on every machine."""
-    return max((bound for bound in (1, 3, 10, 30, 100, 300, 1000, 3000) if ratio > 1.5 * bound), default=0)
-
-
 @house_style
 def depth_sweep(results: Results) -> Picture:
     """Draw the final training loss, and training and test error, against depth, plain and residual."""
@@ -66,13 +61,13 @@ def depth_sweep(results: Results) -> Picture:
     right.legend(fontsize=9)
     text = _(
         "Final training loss, and training and test error, against depth. The plain nets' loss is lowest at depth "
-        "{best} and highest at depth {worst}; at depth {deepest} the residual nets' is lower by a factor above "
-        "{factor}. Bars: lowest and highest of {seeds} seeds."
+        "{best} and highest at depth {worst}; at depth {deepest} the residual nets' is lower by a factor {factor}. "
+        "Bars: lowest and highest of {seeds} seeds."
     ).format(
         best=depths[int(loss["plain"].argmin())],
         worst=depths[int(loss["plain"].argmax())],
         deepest=depths[-1],
-        factor=_surely(loss["plain"][-1] / loss["residual"][-1]),
+        factor=between(loss["plain"][-1] / loss["residual"][-1], 1, 100),
         seeds=results.column("train_loss").shape[1],
     )
     return Picture(figure, text)
@@ -147,11 +142,11 @@ def learning_rates(results: Results) -> Picture:
     ax.set_ylabel(_("training loss (nats)"))
     text = _(
         "Training loss of {depth}-block nets at {count} learning rates: with each kind at its own best rate, the "
-        "residual nets' loss is lower by a factor above {factor}."
+        "residual nets' loss is lower by a factor {factor}."
     ).format(
         depth=results[0].run.value("depth"),
         count=len(rates),
-        factor=_surely(best["plain"] / best["residual"]),
+        factor=between(best["plain"] / best["residual"], 1, 50),
     )
     return Picture(figure, text)
 
@@ -175,7 +170,7 @@ def variance_growth(variances: Mapping[str, NDArray[np.float64]]) -> Picture:
     ax.set_xlabel(_("blocks passed l"))
     ax.set_ylabel(_("variance of the stream"))
     ends = "; ".join(
-        _("{name} near 1e{power:.0f}").format(name=name, power=np.log10(np.median(values[:, -1])))
+        _("{name} {value}").format(name=name, value=between(np.median(values[:, -1]), 1.5, 5, 15, 50, 1e6))
         for name, values in variances.items()
     )
     text = _("Variance after {depth} residual blocks at initialisation: {ends}. Dotted: 2^l and l + 1.")
@@ -260,16 +255,9 @@ def shattering(
     for ax in (left, right):
         ax.legend()
     text = _(
-        "Correlation of different inputs' gradients against depth. Plain: log₂ slope {plain} a block (95 % interval "
-        "{plain_low} to {plain_high}). Residual: log–log slope {residual} ({residual_low} to {residual_high})."
-    ).format(
-        plain=fixed(plain_slope.value, 1),
-        plain_low=fixed(plain_slope.low, 1),
-        plain_high=fixed(plain_slope.high, 1),
-        residual=fixed(residual_slope.value, 1),
-        residual_low=fixed(residual_slope.low, 1),
-        residual_high=fixed(residual_slope.high, 1),
-    )
+        "Correlation of different inputs' gradients against depth. Plain: log₂ slope {plain} a block. Residual: "
+        "log–log slope {residual}."
+    ).format(plain=between(plain_slope.value, -1.2, -0.8), residual=between(residual_slope.value, -0.8, -0.4))
     return Picture(figure, text)
 
 
@@ -288,7 +276,6 @@ def trained_paths(paths: PathGradients) -> Picture:
     for ax in (left, right):
         ax.set_xlabel(_("path length k (branches taken)"))
     text = _(
-        "In trained {depth}-block nets the average path takes {half:g} branches; weighted by gradient it takes about "
-        "{mean:.0f}."
-    ).format(depth=lengths[-1], half=lengths[-1] / 2, mean=paths.mean_length().mean())
+        "In trained {depth}-block nets the average path takes {half:g} branches; weighted by gradient it takes {mean}."
+    ).format(depth=lengths[-1], half=lengths[-1] / 2, mean=between(paths.mean_length().mean(), 4.5, 8))
     return Picture(figure, text)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from addnorm_lib.experiments.attention_scale import AttentionScale
 from addnorm_lib.experiments.results import Results
-from addnorm_lib.figures.numbers import fixed, short, typeset
+from addnorm_lib.figures.numbers import between, fixed, short, typeset
 from addnorm_lib.figures.style import (
     BLACK,
     GREY,
@@ -243,7 +243,9 @@ def fluctuations(sizes: Sequence[int], deviations: Mapping[str, ArrayLike]) -> P
         middle = spread(ax, sizes, _values(values).T, label=name, elinewidth=1, **style | nested)
         ends[name] = middle[-1]
         power = np.polyfit(np.log(sizes), np.log(middle), 1)[0]
-        told.append(_("{name} as B to the power {power}").format(name=name, power=fixed(power, 1)))
+        told.append(
+            _("{name} as B to the power p, p {power}").format(name=name, power=between(power, -0.6, -0.45, -0.2))
+        )
     ax.plot(sizes, np.asarray(sizes, dtype=float) ** -0.5, **PREDICTION | {"zorder": 5}, label="1/√B")
     for name, end in ends.items():
         together = [other for other, value in ends.items() if abs(np.log(value / end)) < 0.1]
@@ -273,8 +275,8 @@ def batch_sizes(results: Results) -> Picture:
         sizes, style = some.values("batch_size"), NORMS[norm or "none"]
         middle = spread(ax, sizes, 100 * (1 - some.column("test_error")), label=norm_name(norm), **style)
         told.append(
-            _("{norm} about {share:.0f} % at B = {size}").format(
-                norm=norm_name(norm), share=10 * round(middle[0] / 10), size=sizes[0]
+            _("{norm} {share} % at B = {size}").format(
+                norm=norm_name(norm), share=between(middle[0], 20, 80), size=sizes[0]
             )
         )
     doubling_axis(ax, sizes, _("batch size B"))
@@ -284,6 +286,13 @@ def batch_sizes(results: Results) -> Picture:
     last = [1 - results.where(batch_size=sizes[-1]).column("test_error")]
     together = _("all within a few percent") if np.ptp(np.median(last, axis=-1)) < 0.05 else _("they differ")
     return Picture(figure, text.format(told="; ".join(told), last=together, size=sizes[-1]))
+
+
+def _how_many(some: int, all_of_them: int) -> str:
+    """Say a count as a share that one more or less seldom changes."""
+    if some == 0:
+        return _("none")
+    return _("most") if 2 * some > all_of_them else _("some")
 
 
 @house_style
@@ -306,8 +315,8 @@ def norm_rates(results: Results, limits: Sequence[float]) -> Picture:
         ax.plot(lost, [8.0 * 0.7**place] * len(lost), color=style["color"], marker="x", linestyle="", markersize=8)
         if lost:
             ax.annotate(_("diverged"), (lost[0], 8.0), xytext=(0, 7), textcoords="offset points", ha="left", fontsize=9)
-        usable = _(" and ").join(str((medians < limit).sum()) for limit in limits)
-        told.append(_("{norm} {usable} of {all}").format(norm=norm_name(norm), usable=usable, all=len(rates)))
+        usable = _(" and ").join(_how_many((medians < limit).sum(), len(rates)) for limit in limits)
+        told.append(_("{norm} {usable}").format(norm=norm_name(norm), usable=usable))
     ax.set(xscale="log", yscale="log", xlabel=_("learning rate"), ylabel=_("training loss (nats)"))
     ax.set_ylim(0.008, 20)
     for limit in limits:
@@ -322,11 +331,11 @@ def norm_rates(results: Results, limits: Sequence[float]) -> Picture:
         )
     ax.legend(loc="lower left", fontsize=9)
     text = _(
-        "Learning rates at which the median training loss ends below {limits} (dotted): {told}. "
+        "How many of {all} learning rates end with a median training loss below {limits} (dotted): {told}. "
         "Bars: lowest to highest of {seeds} seeds."
     )
     below = _(" and below ").join(f"{limit:g}" for limit in limits)
-    return Picture(figure, text.format(limits=below, told="; ".join(told), seeds=losses.shape[1]))
+    return Picture(figure, text.format(all=len(rates), limits=below, told="; ".join(told), seeds=losses.shape[1]))
 
 
 @house_style
@@ -339,14 +348,14 @@ def token_scatter(tokens: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Picture:
         step = max(1, len(means) // 600)
         ax.plot(means[::step], stds[::step], **style | {"linestyle": "", "markersize": 3}, alpha=0.7, label=name)
         low, high = np.percentile(stds, [1, 99])
-        told.append(_("{name} {factor:.1f}").format(name=name, factor=round(2 * high / low) / 2))
+        told.append(_("{name} {factor}").format(name=name, factor=between(high / low, 1.65, 4)))
     ax.set_xlabel(_("a token's mean μ"))
     ax.set_ylabel(_("its deviation σ"))
     ax.set_ylim(0, None)
     ax.legend(loc="lower right", markerscale=2)
     text = _(
         "Mean and deviation of single tokens of real text. Largest deviation over smallest, without "
-        "the outermost hundredth on both sides: about {told}."
+        "the outermost hundredth on both sides: {told}."
     )
     return Picture(figure, text.format(told="; ".join(told)))
 
@@ -361,8 +370,8 @@ def attention_curves(scales: ArrayLike, measured: Mapping[str, AttentionScale]) 
         entropy = spread(left, scales, values.entropy.T, label=norm_name(name), **style)
         right.plot(scales, np.maximum(np.median(values.query_gradient, axis=0), floor), **style)
         told.append(
-            _("{norm} {low:.1f} at the smallest scale, {high:.1f} at the largest").format(
-                norm=norm_name(name), low=entropy[0], high=entropy[-1]
+            _("{norm} {low} at the smallest scale, {high} at the largest").format(
+                norm=norm_name(name), low=between(entropy[0], 0.1, 0.8), high=between(entropy[-1], 0.1, 0.8)
             )
         )
     left.set_ylabel(_("entropy / log T"))

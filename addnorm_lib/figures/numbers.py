@@ -1,6 +1,13 @@
-"""Numbers as readers see them: few characters, a real minus sign, never −0."""
+"""Numbers as readers see them: few characters, a real minus sign, never −0.
 
+A description is stored and compared on other machines, so a measured number enters it by `between`, with edges that
+are far from it; digits are for numbers that every machine computes alike.
+"""
+
+import bisect
 import re
+
+from addnorm_lib.messages import _
 
 
 def typeset(number: str) -> str:
@@ -11,6 +18,17 @@ def typeset(number: str) -> str:
 def short(value: float, digits: int = 3) -> str:
     """Return a number with `digits` significant digits: 1.34, −0.0841, 1.6e−5, 0."""
     return typeset(f"{value + 0.0:.{digits}g}")
+
+
+def between(value: float, *edges: float) -> str:
+    """Return which of the rising `edges` a number lies between: “below 0.1”, “between 0.1 and 1”, “above 1”."""
+    shown = [typeset(f"{edge:g}") for edge in edges]
+    at = bisect.bisect(edges, value)
+    if at == 0:
+        return _("below {bound}").format(bound=shown[0])
+    if at == len(edges):
+        return _("above {bound}").format(bound=shown[-1])
+    return _("between {low} and {high}").format(low=shown[at - 1], high=shown[at])
 
 
 def fixed(value: float, digits: int = 2) -> str:

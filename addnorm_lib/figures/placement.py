@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from addnorm_lib.experiments.depth import slope
 from addnorm_lib.experiments.placement import Gradients, StreamStatistics
 from addnorm_lib.experiments.results import Record, Results
-from addnorm_lib.figures.numbers import fixed
+from addnorm_lib.figures.numbers import between
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -76,7 +76,11 @@ def gradient_against_depth(gradients: Gradients) -> Picture:
         middle = spread(ax, depths, values.T, **style)
         label(ax, depths[-1], middle[-1], placement_name(placement), style["color"])
         fitted = gradients.slope(placement).value
-        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=fixed(fitted, 1)))
+        words.append(
+            _("{name}: slope {slope}").format(
+                name=placement_name(placement), slope=between(fitted, -0.65, -0.3, -0.2, 0.2)
+            )
+        )
     start = np.median(next(iter(gradients.norm.values())), axis=0)[0]
     ax.plot(depths, np.full(len(depths), start), **PREDICTION)
     ax.plot(depths, start * (depths / depths[0]) ** -0.5, **PREDICTION)
@@ -105,8 +109,8 @@ def gradient_by_layer(gradients: Gradients) -> Picture:
         third = max(1, len(layers) // 3)
         ratio = np.median(values[:, :third]) / np.median(values[:, -third:])
         words.append(
-            _("{name}: the first third of the layers gets {ratio} times the last third's").format(
-                name=placement_name(placement), ratio=fixed(ratio, 1)
+            _("{name}: the first third of the layers gets the last third's times a factor {ratio}").format(
+                name=placement_name(placement), ratio=between(ratio, 0.5, 1.5)
             )
         )
     ax.set_ylim(bottom=0)
@@ -142,13 +146,11 @@ def lemma_bounds(post: StreamStatistics, pre: StreamStatistics) -> Picture:
         ax.set_xlabel(_("layers passed l"))
         ax.set_xticks(range(0, layers[-1] + 1, 4))
     inside = ((middle > 0.9 * low) & (middle < 1.1 * high)).all()
-    text = _(
-        "Post-LN's sum has a mean square near {post}; Pre-LN's stream after {depth} layers is {inside} the bounds."
-    )
+    text = _("Post-LN's sum has a mean square {post}; Pre-LN's stream after {depth} layers is {inside} the bounds.")
     return Picture(
         figure,
         text.format(
-            post=fixed(np.median(post.before_norm), 1),
+            post=between(np.median(post.before_norm), 1.3, 1.7),
             depth=layers[-1],
             inside=_("between") if inside else _("outside"),
         ),
@@ -174,8 +176,8 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
         words.append(
             _("{name}: variance {variance}, last cosine {cosine}").format(
                 name=shown,
-                variance=_coarse(middle[-1]),
-                cosine=_("above 0.9") if cosines[-1] > 0.9 else fixed(cosines[-1], 1),
+                variance=between(middle[-1], 0.9, 1.1, 3),
+                cosine=between(cosines[-1], 0.5, 0.9),
             )
         )
     _plain_numbers(left, (1, 2, 5))
@@ -188,12 +190,6 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
     figure.legend(lines, names, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.8, columnspacing=1.3)
     text = _("The stream along {depth} layers. At the end: {words}.")
     return Picture(figure, text.format(depth=stream.layers[-1], words="; ".join(words)))
-
-
-def _coarse(value: float) -> str:
-    """Return the nearest of 1, 2, 5, 10, 20, 50, … in words."""
-    steps = np.array([m * 10.0**e for e in range(-3, 5) for m in (1, 2, 5)])
-    return _("near {value:g}").format(value=steps[np.abs(np.log(steps / value)).argmin()])
 
 
 def _smooth(loss: Array, window: int = 10) -> Array:
@@ -284,7 +280,11 @@ def noise_amplification(changes: Mapping[str, Array], depths: Sequence[int]) -> 
         middle = spread(ax, depths, values.T, **style)
         label(ax, depths[-1], middle[-1], placement_name(placement), style["color"])
         power = slope(np.log(depths), np.log(values)).value
-        words.append(_("{name}: slope {slope}").format(name=placement_name(placement), slope=fixed(power, 1)))
+        words.append(
+            _("{name}: slope {slope}").format(
+                name=placement_name(placement), slope=between(power, -0.2, 0.2, 0.75, 1.4)
+            )
+        )
     doubling_axis(ax, depths, _("depth L (layers)"))
     _plain_numbers(ax)
     ax.set_xlim(right=2.2 * depths[-1])
@@ -302,7 +302,7 @@ def rank_collapse(residuals: Mapping[str, Array]) -> Picture:
         layers = np.arange(values.shape[1])
         visible = np.maximum(values, 1e-16)
         middle = spread(ax, layers, visible.T, label=name, **style)
-        left = _("nothing") if middle[-1] < 1e-6 else _("a share of {share}").format(share=fixed(middle[-1], 1))
+        left = _("nothing") if middle[-1] < 1e-6 else _("a share {share}").format(share=between(middle[-1], 0.3, 0.8))
         words.append(f"{name}: {left}")
     ax.set_yscale("log")
     ax.set_ylim(1e-14, 10)

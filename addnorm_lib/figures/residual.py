@@ -9,6 +9,7 @@ from torch import Tensor
 
 from addnorm_lib.experiments.identity import IdentityLosses
 from addnorm_lib.experiments.increments import BranchShares
+from addnorm_lib.figures.numbers import between
 from addnorm_lib.figures.style import (
     BLACK,
     BLUE,
@@ -122,7 +123,9 @@ def deviations(depths: Sequence[int], measured: Mapping[float, Tensor]) -> Pictu
     ax.set_xlabel(_("depth L (blocks)"))
     ax.set_ylabel(_("‖∏(I + J) − I‖ / ‖I‖"))
     ends = ", ".join(
-        _("s = {s:g}: {value:.2g}").format(s=s, value=values[-1].square().mean().sqrt().item())
+        _("s = {s:g}: {value}").format(
+            s=s, value=between(values[-1].square().mean().sqrt().item(), 0.4, 1, 20, 60, 3e4, 2e5)
+        )
         for s, values in measured.items()
     )
     text = _("Deviation of the product from the identity at depth {depth}: {ends}. Dotted: √((1 + s²)^L − 1).")
@@ -145,7 +148,8 @@ def path_lengths(shares: Mapping[float, Tensor]) -> Picture:
         ax.plot(lengths, share, **style)
         peak = int(share.argmax())
         label(ax, lengths[peak], share[peak].item() * 1.04, _("energy, s = {s:g}").format(s=s), style["color"])
-        means.append(_("s = {s:g}: {mean:.1f}").format(s=s, mean=float((share * torch.arange(n_blocks + 1)).sum())))
+        mean = float((share * torch.arange(n_blocks + 1)).sum())
+        means.append(_("s = {s:g}: {mean}").format(s=s, mean=between(mean, 0.5, 1.5, 2.5, 4.5, 8)))
     ax.set_xlabel(_("path length k (branches taken)"))
     ax.set_ylabel(_("share"))
     text = _("Of {blocks} blocks the average path takes {half:g} branches; weighted by energy it takes {means}.")
@@ -168,7 +172,8 @@ def reconstruction(depths: Sequence[int], r2: Mapping[str, Tensor]) -> Picture:
     ax.set_xlabel(_("depth l (blocks passed)"))
     ax.set_ylabel(_("R² of the input, held-out digits"))
     ends = "; ".join(
-        _("{name} {value:.1f}").format(name=name, value=values[-1].mean().item()) for name, values in r2.items()
+        _("{name} {value}").format(name=name, value=between(values[-1].mean().item(), 0.3, 0.8))
+        for name, values in r2.items()
     )
     text = _("R² of a linear read-out of the input at depth {depth}: {ends}.")
     return Picture(figure, text.format(depth=depths[-1], ends=ends))
@@ -190,8 +195,8 @@ def read_back_digits(digits: Tensor, rows: Mapping[str, Tensor], background: Ten
             ax.grid(False)
         axes[row][0].set_ylabel(name, rotation=0, ha="right", va="center")
     closeness = "; ".join(
-        _("{name} {value:.1f}").format(
-            name=name, value=np.corrcoef(images.ravel().numpy(), digits.ravel().numpy())[0, 1]
+        _("{name} {value}").format(
+            name=name, value=between(np.corrcoef(images.ravel().numpy(), digits.ravel().numpy())[0, 1], 0.5, 0.7)
         )
         for name, images in rows.items()
     )
@@ -221,11 +226,11 @@ def branch_shares(result: BranchShares) -> Picture:
     ax.set_xlabel(_("block l"))
     ax.set_ylabel(_("branch's share of the variance"))
     text = _(
-        "Branch share of the variance falls from about {first:.0%} at block 1 to about {last:.0%} at block {depth} "
-        "before training; after training the last block's is {comparison}."
+        "Branch share of the variance falls from {first} at block 1 to {last} at block {depth} before training; "
+        "after training the last block's is {comparison}."
     ).format(
-        first=round(result.before[:, 0].mean().item(), 1),
-        last=round(result.before[:, -1].mean().item(), 2),
+        first=between(result.before[:, 0].mean().item(), 0.4, 0.6),
+        last=between(result.before[:, -1].mean().item(), 0.1),
         depth=len(blocks),
         comparison=_("smaller") if result.after[:, -1].mean() < result.before[:, -1].mean() else _("larger"),
     )

@@ -92,11 +92,17 @@ def test_a_wrong_answer_gets_one_line_that_says_why(name, capsys):
 
 @pytest.mark.parametrize("function", [spin, lambda x, branch: time.sleep(60)])
 def test_an_endless_answer_is_stopped(function):
-    started = time.monotonic()
-    verdict = judge(replace(BLOCK, seconds=0.3), function)
+    calls = []
+
+    def endless(x, branch):
+        calls.append("begun")
+        function(x, branch)
+        calls.append("ended")
+
+    verdict = judge(replace(BLOCK, seconds=0.3), endless)
     assert verdict.state == "wrong"
     assert "still running after 0.3 s" in verdict.text
-    assert time.monotonic() - started < 30  # not a timing: it ended at all, after one case of four
+    assert calls == ["begun"]  # one case of four
 
 
 def test_an_endless_answer_is_stopped_on_another_thread():
@@ -104,7 +110,7 @@ def test_an_endless_answer_is_stopped_on_another_thread():
     exercise = replace(BLOCK, seconds=0.3)
     thread = threading.Thread(target=lambda: verdicts.append(judge(exercise, spin)), daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(300)
     assert "still running after 0.3 s" in verdicts[0].text
 
 

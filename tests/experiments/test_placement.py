@@ -289,14 +289,13 @@ def test_text_is_predicted_causally():
     assert torch.equal(net(x)[:, :9], net(y)[:, :9]) and not torch.equal(net(x)[:, 9:], net(y)[:, 9:])
 
 
-@pytest.mark.slow
-def test_at_twelve_layers_pre_trains_and_post_wants_warm_up():
-    runs = [
-        *placement_training.training_grid(("post",), (12,), (0, 100)),
-        *placement_training.training_grid(("pre",), (12,), (0,)),
-    ]
-    results = train(runs)
-    loss = {(p, w): results.one(placement=p, warmup=w).train_loss for p, w in (("post", 0), ("post", 100), ("pre", 0))}
-    assert np.median(loss["post", 0]) > 1.2
-    assert np.median(loss["post", 100]) < 0.4
-    assert loss["pre", 0].max() < 0.05
+def test_a_grid_trains_what_it_names():
+    """That Post-LN wants warm-up at twelve layers and Pre-LN does not is claimed, and trained for, in chapter 4."""
+    results = train(placement_training.training_grid(depths=(2,), warmups=(0, 20), steps=40, seeds=(0, 1)), workers=1)
+    loss = {(p, w): results.one(placement=p, warmup=w).loss for p in ("post", "pre") for w in (0, 20)}
+    for place in ("post", "pre"):
+        at_once, warmed = loss[place, 0], loss[place, 20]
+        np.testing.assert_array_equal(at_once[:, 0], warmed[:, 0])  # the same weights and the same batch
+        assert np.all(at_once[:, 5:10].mean(1) < warmed[:, 5:10].mean(1))  # small steps get less far at first
+        assert np.all(warmed[:, -1] < warmed[:, 0] - 0.3) and np.all(at_once[:, -1] < at_once[:, 0] - 0.3)
+    assert np.all(loss["post", 0][:, 0] != loss["pre", 0][:, 0])

@@ -34,7 +34,7 @@ CASES = {
     figures.gain_curves: [({0.5: 0.5 ** torch.arange(9.0)},), ({2.0: 2 ** torch.arange(9.0)},)],
     figures.deviations: [((1, 4), {0.5: ramp(2, 3)}), ((1, 4), {0.5: 3 * ramp(2, 3)})],
     figures.path_lengths: [({0.5: torch.eye(5)[0]},), ({0.5: torch.eye(5)[2]},)],
-    figures.reconstruction: [((0, 4), {"one": ramp(2, 3)}), ((0, 4), {"one": ramp(2, 3) / 2})],
+    figures.reconstruction: [((0, 4), {"one": ramp(2, 3) / 2}), ((0, 4), {"one": ramp(2, 3) / 20})],
     figures.read_back_digits: [(ramp(3, 64), {"deep": ramp(3, 64)}), (ramp(3, 64), {"deep": -ramp(3, 64)})],
     figures.branch_shares: [(shares(0.5),), (shares(1.5),)],
 }

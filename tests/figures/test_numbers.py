@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from addnorm_lib.figures.numbers import fixed, short
+from addnorm_lib.figures.numbers import between, fixed, short
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ def test_a_fixed_number_is_the_value_with_a_real_minus_sign(value, digits):
     text = fixed(value, digits)
     assert "-" not in text
     assert float(text.replace("−", "-")) == round(value, digits)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-2.0, "below −1"), (-0.3, "between −1 and 0.5"), (0.6, "above 0.5"), (np.inf, "above 0.5")],
+)
+def test_a_number_between_edges(value, text):
+    assert between(value, -1, 0.5) == text

@@ -210,17 +210,17 @@ def test_an_interrupt_ends_an_endless_tile():
             _pool, worker = interpreter._interpreter()
             threading.Timer(1, os.killpg, (os.getpgid(0), signal.SIGINT)).start()
             try:
-                interpreter._in_own_process(time.sleep, 600)
+                interpreter._in_own_process(time.sleep, 6000)
             except KeyboardInterrupt:
                 print("stopped", worker)
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, start_new_session=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=500, start_new_session=True
     )
     word, worker = done.stdout.split()
     assert (word, done.stderr) == ("stopped", "")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 100
     while _is_alive(int(worker)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _is_alive(int(worker))

@@ -62,6 +62,20 @@ def test_only_what_a_solution_can_change_is_run(solve):
     assert sources == [*SOURCES[:2], *SOURCES[4:6], SOLUTION, *SOURCES[7:]]
 
 
+def test_a_slice_holds_what_is_wanted_and_what_that_needs():
+    sources = [*SOURCES[:5], "import os\nfrom os import path", *SOURCES[5:], "print(settings)"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    notebook.cells.insert(3, nbformat.v4.new_markdown_cell("Not code."))
+
+    def left(wanted, **options):
+        return [cell.source for cell in solving.sliced(notebook, lambda cell: cell.source == wanted, **options)]
+
+    assert left("print(eight)") == [SOURCES[0], sources[5], SOURCES[6], *SOURCES[8:]]
+    assert left("print(settings)") == [SOURCES[0], *sources[4:7], "print(settings)"]
+    assert left(SOURCES[5]) == [SOURCES[0], *sources[4:7]]
+    assert left(SOURCES[5], forwards=True) == [SOURCES[0], *sources[4:7], "print(settings)"]
+
+
 def test_a_wrong_solution_is_named(solve):
     with pytest.raises(NotebookError, match=r"the solution of 1.1 does not pass: \['✗ 1.1 wrong'\]"):
         solve("def double(x):\n    return x")
