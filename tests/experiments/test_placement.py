@@ -1,18 +1,17 @@
-"""Placement: the stacked networks are the library's layers, and the measurements agree with theory and autograd."""
+"""The stacked networks of all placements are the library's layers."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from addnorm_lib import reference
-from addnorm_lib.experiments import data, placement, placement_training
+from addnorm_lib.experiments import stacked
 from addnorm_lib.experiments.placement import PlacementNet
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import build, train
-from addnorm_lib.layers import AddNorm, Encoder, deepnorm
+from addnorm_lib.experiments.training import build
+from addnorm_lib.layers import Encoder, deepnorm
 
 ALL = ("post", "pre", "sandwich", "branch", "scaled", "deepnorm")
 
@@ -118,7 +117,7 @@ def test_all_placements_start_from_the_same_weights_and_are_different_functions(
 
 
 def test_a_family_is_the_networks_themselves():
-    family = placement._Family([2, 3], [4, 5], {"d_model": 16})
+    family = stacked.Family([2, 3], [4, 5], {"d_model": 16})
     for place in ALL:
         net, state = family.member(place, 2)
         for i, seed in enumerate((4, 5)):
@@ -126,8 +125,8 @@ def test_a_family_is_the_networks_themselves():
             x = torch.randn(1, 2, 6, 16, generator=torch.Generator().manual_seed(0))
             # The first layers of a deeper network of the same seed: what follows them in the module differs.
             if place == "deepnorm":
-                stacked = net.layers_stacked(state, x.expand(2, -1, -1, -1), lambda _name, _value: None)[i]
-                torch.testing.assert_close(stacked, alone.encoder(x[0]), rtol=1e-5, atol=1e-5)
+                got = net.layers_stacked(state, x.expand(2, -1, -1, -1), lambda _name, _value: None)[i]
+                torch.testing.assert_close(got, alone.encoder(x[0]), rtol=1e-5, atol=1e-5)
             else:
                 own = {name.removeprefix("encoder."): v[i] for name, v in state.items() if name.startswith("encoder")}
                 library = Encoder(
@@ -137,166 +136,5 @@ def test_a_family_is_the_networks_themselves():
                 if place == "scaled":
                     library.layers[1].add_norm1.norm.weight.data.div_(math.sqrt(2))
                     library.layers[1].add_norm2.norm.weight.data.div_(math.sqrt(2))
-                stacked = net.layers_stacked(state, x.expand(2, -1, -1, -1), lambda _name, _value: None)[i]
-                torch.testing.assert_close(stacked, library(x[0]), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("place", ["post", "pre"])
-@pytest.mark.parametrize("one_target", [False, True])
-def test_gradients_are_those_of_a_loss_on_the_librarys_layers(place, one_target):
-    measured = placement.gradient_by_layer(
-        (place,), 3, seeds=(2,), tokens=4, one_target=one_target, d_model=16, n_heads=2
-    )
-    _net, state = placement._Family([3], [2], {"d_model": 16, "d_ff": 16, "vocabulary": 16, "n_heads": 2}).member(
-        place, 3
-    )
-    library = Encoder(3, 16, 2, 16, placement=place, final_norm=place == "pre")
-    library.load_state_dict({n.removeprefix("encoder."): v[0] for n, v in state.items() if n.startswith("encoder")})
-    x = placement._normal([2], 1, 4, 16, salt=1_000_003)[0]
-    targets = torch.randint(16, (4,), generator=torch.Generator().manual_seed(2))
-    targets = targets[:1].expand(4) if one_target else targets
-    logits = F.linear(library(x)[0], state["readout.weight"][0], state["readout.bias"][0])
-    weights = [layer.feed_forward.linear2.weight for layer in library.layers]
-    whole = torch.autograd.grad(F.cross_entropy(logits, targets), weights, retain_graph=True)
-    np.testing.assert_allclose(measured.norm[place][0], [float(g.norm()) for g in whole], rtol=1e-4)
-    single = [
-        torch.autograd.grad(F.cross_entropy(logits[t], targets[t]), weights[-1], retain_graph=True)[0].norm()
-        for t in range(4)
-    ]
-    rms = torch.stack(single).square().mean().sqrt().item()
-    assert measured.per_token[place][0, -1] == pytest.approx(rms, rel=1e-4)
-    unit = F.normalize(library(x)[0], dim=1)
-    similarity = ((unit @ unit.T).sum() - 4).item() / 12
-    assert measured.similarity[place][0, 0] == pytest.approx(similarity, abs=1e-5)
-
-
-def test_the_last_gradient_falls_with_depth_in_pre_and_not_in_post():
-    measured = placement.gradient_against_depth(depths=(2, 4, 8, 16), d_model=32)
-    assert abs(measured.slope("post").value) < 0.1
-    assert -0.6 < measured.slope("pre").value < -0.3
-    bare = placement.gradient_against_depth(("pre",), (2, 4, 8, 16), d_model=32, final_norm=False)
-    assert bare.slope("pre").value > measured.slope("pre").value + 0.2
-
-
-def test_the_stream_obeys_lemma_2():
-    simplified = {"init": "simplified", "n_heads": 1, "seeds": range(16)}
-    post = placement.stream_statistics("post", 8, **simplified)
-    np.testing.assert_allclose(post.square_norm[:, 1:], 1, rtol=1e-3)
-    np.testing.assert_allclose(post.before_norm.mean(), 1.5, rtol=0.1)
-    pre = placement.stream_statistics("pre", 8, **simplified)
-    mean, l = pre.square_norm.mean(0), pre.layers
-    assert np.all(mean > 0.9 * (1 + l / 2)) and np.all(mean < 1.1 * (1 + 1.5 * l))
-
-
-def test_stream_statistics_are_those_of_the_librarys_layers():
-    net = network(3, placement="sandwich", depth=2).float()
-    measured = placement.stream_statistics("sandwich", 2, seeds=(3,), batch=2, tokens=5, d_model=32)
-    states = [placement._normal([3], 2, 5, 32)[0]]
-    for layer in net.encoder.layers:
-        states.append(layer(states[-1]))
-    for l, h in enumerate(states):
-        assert measured.variance[0, l] == pytest.approx(h.var(-1, correction=0).mean().item(), rel=1e-4)
-        assert measured.square_norm[0, l] == pytest.approx(h.square().mean().item(), rel=1e-4)
-    cosine = F.cosine_similarity(states[0], states[1], dim=-1).mean().item()
-    assert measured.cosine[0, 0] == pytest.approx(cosine, abs=1e-5)
-    pairs = [F.cosine_similarity(states[2][:, i], states[2][:, j], dim=-1) for i in range(5) for j in range(i)]
-    assert measured.similarity[0, 2] == pytest.approx(torch.stack(pairs).mean().item(), abs=1e-5)
-
-
-def test_growth_is_linear_in_pre_and_logarithmic_when_scaled():
-    grown = {place: placement.stream_statistics(place, 16).variance.mean(0)[-1] for place in ("post", "pre", "scaled")}
-    assert grown["post"] == pytest.approx(1, rel=1e-3)
-    assert grown["pre"] > 10 and grown["scaled"] < 5
-
-
-def test_noise_grows_with_depth_in_post_and_not_in_deepnorm():
-    change = placement.noise_amplification(depths=(2, 4, 8, 16), noise=0.003, d_model=32)
-    growth = {place: (values.mean(0)[-1] / values.mean(0)[0]) for place, values in change.items()}
-    assert growth["post"] > 1.5 * growth["pre"] > 1.5 * growth["deepnorm"]
-    assert growth["deepnorm"] == pytest.approx(1, rel=0.2)
-
-
-def test_ranks_collapse_without_the_skip():
-    alone = placement.rank_collapse(5, skip=False)
-    assert np.all(alone[:, -1] < 1e-12) and np.all(alone[:, 0] > 0.9)
-    order = np.log(alone[:, 3]) / np.log(alone[:, 2])
-    assert np.all((order > 2.5) & (order < 4.5))
-    assert np.all(placement.rank_collapse(5, skip=True)[:, -1] > 0.7)
-    assert np.all(placement.rank_collapse(16, skip=True, branch_scale="1/sqrt(L)")[:, -1] > 0.9)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: placement.gradient_against_depth(depths=(4,)),
-        lambda: placement.gradient_against_depth(seeds=()),
-        lambda: placement.noise_amplification(depths=(0, 2)),
-        lambda: placement.rank_collapse(skip=True, seeds=()),
-    ],
-)
-def test_measurements_name_what_they_want(call):
-    with pytest.raises(ValueError, match="wanted, got"):
-        call()
-
-
-def test_full_dropout_leaves_x_in_pre_and_its_norms_in_post():
-    x = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
-    norm = torch.nn.LayerNorm(8)
-    blocks = {place: [AddNorm(8, place, dropout=1.0).train() for _ in range(2)] for place in ("post", "pre")}
-    for place, wanted in {"pre": x, "post": norm(norm(x))}.items():
-        h = x
-        for block in blocks[place]:
-            h = block(h, torch.nn.Linear(8, 8))
-        torch.testing.assert_close(h, wanted)
-
-
-def test_grids_name_their_runs():
-    runs = placement_training.training_grid(("post", "deepnorm"), (2, 3), (0, 5), (1e-3, 1e-2), steps=7, d_model=16)
-    assert len(runs) == 16 and all(run.steps == 7 and run.options["d_model"] == 16 for run in runs)
-    assert {(r.value("placement"), r.value("depth"), r.warmup, r.lr) for r in runs} == {
-        (p, d, w, lr) for p in ("post", "deepnorm") for d in (2, 3) for w in (0, 5) for lr in (1e-3, 1e-2)
-    }
-    assert [(r.value("residual"), r.value("norm")) for r in placement_training.ablation(2)] == [
-        (False, None),
-        (False, "layer"),
-        (True, None),
-        (True, "layer"),
-    ]
-
-
-def test_trained_streams_are_measured_before_and_after():
-    runs = placement_training.training_grid(("pre",), (2,), (0,), steps=30, seeds=(0, 1), keep_state=True)
-    record = train(runs, workers=1)[0]
-    assert record.activation_std.shape == (2, 1, 2)
-    before, after = (placement.stream_of_record(record, trained=trained) for trained in (False, True))
-    fresh = placement._stacked(dict(record.run.options), (0, 1))
-    x = torch.from_numpy(data.load("reverse", length=6, vocabulary=8).x_test[:128])
-    embedded = fresh["embedding.weight"][1][x] + fresh["position"][1]
-    assert before.variance[1, 0] == pytest.approx(embedded.var(-1, correction=0).mean().item(), rel=1e-4)
-    assert np.all(after.variance[:, -1] > before.variance[:, -1])
-    with pytest.raises(ValueError, match="keep_state=True"):
-        placement.stream_of_record(train(placement_training.ablation(1, steps=1, seeds=(0,))[3], workers=1)[0])
-
-
-def test_text_is_predicted_causally():
-    run = placement_training.text_grid(("pre",), (1,), (0,), steps=20, seeds=(0,))[0]
-    record = train(run)[0]
-    assert record.loss[0, 0] > 4 > record.train_loss[0]
-    net = build(run, 0)
-    x = torch.from_numpy(data.load("text", length=16).x_test[:2])
-    y = x.clone()
-    y[:, 9] = (y[:, 9] + 1) % 90
-    assert torch.equal(net(x)[:, :9], net(y)[:, :9]) and not torch.equal(net(x)[:, 9:], net(y)[:, 9:])
-
-
-@pytest.mark.slow
-def test_at_twelve_layers_pre_trains_and_post_wants_warm_up():
-    runs = [
-        *placement_training.training_grid(("post",), (12,), (0, 100)),
-        *placement_training.training_grid(("pre",), (12,), (0,)),
-    ]
-    results = train(runs)
-    loss = {(p, w): results.one(placement=p, warmup=w).train_loss for p, w in (("post", 0), ("post", 100), ("pre", 0))}
-    assert np.median(loss["post", 0]) > 1.2
-    assert np.median(loss["post", 100]) < 0.4
-    assert loss["pre", 0].max() < 0.05
+                got = net.layers_stacked(state, x.expand(2, -1, -1, -1), lambda _name, _value: None)[i]
+                torch.testing.assert_close(got, library(x[0]), rtol=1e-5, atol=1e-5)

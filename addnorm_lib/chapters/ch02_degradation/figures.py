@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from addnorm_lib.chapters.ch02_degradation.measures import PathGradients
 from addnorm_lib.course.figures.numbers import fixed
 from addnorm_lib.course.figures.style import (
     BLACK,
@@ -19,8 +20,8 @@ from addnorm_lib.course.figures.style import (
     new_figure,
 )
 from addnorm_lib.course.figures.sweeps import doubling_axis, spread
-from addnorm_lib.experiments.depth import PathGradients, Slope
 from addnorm_lib.experiments.results import Record, Results
+from addnorm_lib.experiments.statistics import Slope
 from addnorm_lib.messages import _
 
 KINDS = {"plain": PLAIN, "residual": RESIDUAL}

@@ -8,11 +8,12 @@ import ipywidgets as widgets
 import numpy as np
 
 from addnorm_lib.chapters.ch02_degradation.figures import KINDS, kind_name
+from addnorm_lib.chapters.ch02_degradation.measures import Lesion, gradient_growth
 from addnorm_lib.course.figures.style import BLACK, GREY, RESIDUAL, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas
 from addnorm_lib.course.panels.panel import Panel, choice, slider
 from addnorm_lib.course.panels.training_bench import bench
-from addnorm_lib.experiments.depth import DepthNet, Lesion, gradient_growth
+from addnorm_lib.experiments.depth import DepthNet
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.messages import _
 

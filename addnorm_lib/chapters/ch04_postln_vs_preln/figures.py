@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
+from addnorm_lib.chapters.ch04_postln_vs_preln.measures import Gradients, StreamStatistics
 from addnorm_lib.course.figures.numbers import fixed
 from addnorm_lib.course.figures.style import (
     BLACK,
@@ -24,9 +25,8 @@ from addnorm_lib.course.figures.style import (
     new_figure,
 )
 from addnorm_lib.course.figures.sweeps import doubling_axis, spread
-from addnorm_lib.experiments.depth import slope
-from addnorm_lib.experiments.placement import Gradients, StreamStatistics
 from addnorm_lib.experiments.results import Record, Results
+from addnorm_lib.experiments.statistics import slope
 from addnorm_lib.messages import _
 
 Array = NDArray[np.float64]

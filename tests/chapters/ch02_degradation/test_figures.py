@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from addnorm_lib.chapters.ch02_degradation import figures
+from addnorm_lib.chapters.ch02_degradation import figures, measures
 from addnorm_lib.course.figures.style import Picture
-from addnorm_lib.experiments import depth
+from addnorm_lib.experiments import statistics
 from addnorm_lib.experiments.depth import DepthNet, depth_runs
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import train
@@ -37,7 +37,7 @@ def runs():
 
 
 def slopes(value):
-    return depth.Slope(value, value - 0.1, value + 0.1)
+    return statistics.Slope(value, value - 0.1, value + 0.1)
 
 
 CASES = {
@@ -48,8 +48,8 @@ CASES = {
     ],
     "learning_rates": lambda r: [(r["rates"],), (r["sweep"].where(depth=2),)],
     "variance_growth": lambda r: [
-        ({"no norm": depth.variance_per_block(4, norm=None, seeds=(0,))},),
-        ({"batch norm": depth.variance_per_block(6, seeds=(0,))},),
+        ({"no norm": measures.variance_per_block(4, norm=None, seeds=(0,))},),
+        ({"batch norm": measures.variance_per_block(6, seeds=(0,))},),
     ],
     "depth_rate_grid": lambda r: [(r["grid"],), (r["hot"],)],
     "shortcut_factors": lambda r: [(r["shortcuts"],), (r["shortcuts"].where(shortcut=1.0),)],
@@ -58,8 +58,8 @@ CASES = {
         (0.5 ** np.arange(6.0).reshape(2, 3), 0.5 ** np.arange(6.0).reshape(2, 3), slopes(-2.0), slopes(-0.6)),
     ],
     "trained_paths": lambda r: [
-        (depth.path_gradients(r["sweep"].one(kind="residual", depth=4)),),
-        (depth.path_gradients(r["sweep"].one(kind="residual", depth=2)),),
+        (measures.path_gradients(r["sweep"].one(kind="residual", depth=4)),),
+        (measures.path_gradients(r["sweep"].one(kind="residual", depth=2)),),
     ],
 }
 

@@ -17,7 +17,7 @@ from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.measures.normalisation imp
     usable_decades,
 )
 from addnorm_lib.experiments import data
-from addnorm_lib.experiments.depth import slope
+from addnorm_lib.experiments.statistics import slope
 from addnorm_lib.experiments.training import train
 
 

@@ -13,7 +13,7 @@ from matplotlib.patches import PathPatch
 
 from addnorm_lib import reference
 from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm import panels
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels import NORMS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import FEATURES, NORMS, TOKENS
 from addnorm_lib.course.panels.vector import LARGEST, MAX_FEATURES, PRESETS
 
 FINITE = st.floats(-LARGEST, LARGEST).filter(lambda value: value == 0 or abs(value) > 1e-12)
@@ -112,7 +112,7 @@ def test_text_sliders_scale_and_preset_follow_each_other(layer_norm_panel):
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_axis_panels_arithmetic_is_the_norms_own(norm):
     panel = panels.axis_panel()
-    for t, d in np.ndindex(panels.TOKENS, panels.FEATURES):
+    for t, d in np.ndindex(TOKENS, FEATURES):
         readout = panel.set(norm=norm, b=d % 2, t=t, d=d)
         terms = re.search(r"y = \((.*) − (\d.*|\(−.*\))\)/√\((.*) \+ 1e−5\) = (\S*),", readout).groups()
         x, mean, spread, y = (number(term.strip("()")) for term in terms)

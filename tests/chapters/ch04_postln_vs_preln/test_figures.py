@@ -2,9 +2,8 @@
 
 import pytest
 
-from addnorm_lib.chapters.ch04_postln_vs_preln import figures
+from addnorm_lib.chapters.ch04_postln_vs_preln import figures, measures
 from addnorm_lib.course.figures.style import Picture
-from addnorm_lib.experiments import placement
 from addnorm_lib.experiments.placement_training import ablation, training_grid
 from addnorm_lib.experiments.training import train
 
@@ -13,7 +12,7 @@ SHORT = {"steps": 12, "seeds": (0, 1), "record_every": 12}
 
 
 def stream(name, **options):
-    return placement.stream_statistics(name, **{"depth": 4, "batch": 2, "tokens": 2, **SMALL, **options})
+    return measures.stream_statistics(name, **{"depth": 4, "batch": 2, "tokens": 2, **SMALL, **options})
 
 
 def lemma(name, **options):
@@ -39,10 +38,10 @@ def ablations():
 
 CASES = {
     "gradient_against_depth": lambda: [
-        (placement.gradient_against_depth(depths=(1, 4), **SMALL),),
-        (placement.gradient_against_depth(("pre",), depths=(1, 4), **SMALL),),
+        (measures.gradient_against_depth(depths=(1, 4), **SMALL),),
+        (measures.gradient_against_depth(("pre",), depths=(1, 4), **SMALL),),
     ],
-    "gradient_by_layer": lambda: [(placement.gradient_by_layer(depth=depth, **SMALL),) for depth in (3, 6)],
+    "gradient_by_layer": lambda: [(measures.gradient_by_layer(depth=depth, **SMALL),) for depth in (3, 6)],
     "lemma_bounds": lambda: [
         (lemma("post"), lemma("pre")),
         (lemma("post", depth=8), lemma("sandwich", depth=8)),
@@ -52,11 +51,11 @@ CASES = {
         ({"post": stream("post"), "pre, trained": stream("pre", depth=8)},),
     ],
     "noise_amplification": lambda: [
-        (placement.noise_amplification(placements, depths=(1, 2, 4), batch=1, tokens=2, **SMALL), (1, 2, 4))
+        (measures.noise_amplification(placements, depths=(1, 2, 4), batch=1, tokens=2, **SMALL), (1, 2, 4))
         for placements in (("post", "pre"), ("pre", "deepnorm"))
     ],
     "rank_collapse": lambda: [
-        ({"one": placement.rank_collapse(8, skip=skip, tokens=4, d_model=16, seeds=(0, 1))},) for skip in (True, False)
+        ({"one": measures.rank_collapse(8, skip=skip, tokens=4, d_model=16, seeds=(0, 1))},) for skip in (True, False)
     ],
 }
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from addnorm_lib.chapters.ch04_postln_vs_preln import panels as placement
+from addnorm_lib.chapters.ch04_postln_vs_preln import panels
+from addnorm_lib.chapters.ch04_postln_vs_preln.measures import signals
+from addnorm_lib.chapters.ch04_postln_vs_preln.panels.parts import number
 from addnorm_lib.layers import Encoder, deepnorm
 
 INIT_NAMES = {"xavier": "Xavier", "deepnorm": "DeepNorm's β", "gpt2": "1/√(2L)"}
@@ -15,7 +17,7 @@ NORM_NAMES = {"layer": "layer norm", "rms": "RMS norm"}
 
 def encoders(depth, gains, *, norm="layer", **options):
     """Yield an encoder with the panel's weights, and its tokens and arriving gradients (B, 1, D), for every seed."""
-    weights, tokens, arriving = placement._drawn()
+    weights, tokens, arriving = signals.drawn()
     width = tokens.shape[2]
     for seed in range(len(tokens)):
         made = Encoder(depth, width, 1, width, norm=norm, **options).double()
@@ -64,9 +66,8 @@ def test_the_placement_panels_readout_is_that_of_the_layers(where, norm, final_n
         law = f"a factor of {math.exp(np.polyfit(l, np.log(gradient), 1)[0]):.2f} from layer to layer"
     else:
         law = f"about as l^{round(np.polyfit(np.log(l), np.log(gradient), 1)[0], 1) + 0.0:.1f}".replace("-", "−")
-    panel = placement.placement_panel()
+    panel = panels.placement_panel()
     readout = panel.set(placement=where, norm=norm, final_norm=final_norm, alpha=alpha, init=init, depth=depth)
-    number = placement._number
     assert readout == (
         f"{where}, {NORM_NAMES[norm]}, {'with a' if final_norm else 'no'} final norm, {INIT_NAMES[init]}, "
         f"α = {alpha:.2f}, L = {depth}: the gradient of W₂ is {number(gradient[0])} in layer 1 and "
@@ -99,8 +100,7 @@ def test_the_shortcuts_gradient_is_the_product_of_the_norms_jacobians(where, s, 
     whole, shortcut = typical(whole), typical(shortcut)
     whole_law = math.sqrt(1 + 1.5 * s * s * depth) if where == "pre" else 1.0
     shortcut_law = ((1 + s * s) * (1 + s * s / 2)) ** (-depth / 2) if where == "post" else 1.0
-    number = placement._number
-    assert placement.jacobian_panel().set(placement=where, s=s, depth=depth) == (
+    assert panels.jacobian_panel().set(placement=where, s=s, depth=depth) == (
         f"{where}, L = {depth}, s = {s:.2f}. Gradient at layer 0: the whole {number(whole)} (predicted "
         f"{number(whole_law)}), along the shortcut alone {number(shortcut)} (predicted {number(shortcut_law)}): "
         f"a factor of {shortcut ** (1 / depth):.2f} a layer."
@@ -110,8 +110,8 @@ def test_the_shortcuts_gradient_is_the_product_of_the_norms_jacobians(where, s, 
 
 
 def test_the_shortcut_alone_dies_out_in_post_and_the_whole_gradient_does_not():
-    panel = placement.jacobian_panel()
-    panel.set(placement="post", s=1, depth=placement.MAX_DEPTH)
+    panel = panels.jacobian_panel()
+    panel.set(placement="post", s=1, depth=signals.MAX_DEPTH)
     shortcut, whole = (line.get_ydata() for line in panel._canvas.moving[:2])
     assert shortcut[0] < 1e-6 and whole.min() > 0.3
     panel.set(placement="pre")
@@ -121,8 +121,8 @@ def test_the_shortcut_alone_dies_out_in_post_and_the_whole_gradient_does_not():
 
 
 def test_an_axis_grows_until_it_holds_everything_drawn():
-    panel = placement.placement_panel()
-    for values in ({"placement": "pre", "alpha": 4, "depth": placement.MAX_DEPTH}, {"final_norm": True}, {"alpha": 1}):
+    panel = panels.placement_panel()
+    for values in ({"placement": "pre", "alpha": 4, "depth": signals.MAX_DEPTH}, {"final_norm": True}, {"alpha": 1}):
         panel.set(**values)
         for ax in panel._canvas.figure.axes:
             low, high = ax.get_ylim()
@@ -132,7 +132,7 @@ def test_an_axis_grows_until_it_holds_everything_drawn():
 
 
 def test_the_warmup_bench_trains_when_asked_and_keeps_earlier_curves():
-    bench = placement.warmup_bench()
+    bench = panels.warmup_bench()
     assert "Next: pre, L = 1, rate 0.003, warm-up 0." in bench.set(depth=1, placement="pre")
     assert bench.set(train=True) == "pre, L = 1, rate 0.003, warm-up 0: final loss below 0.1."
     assert bench.values["train"] is False

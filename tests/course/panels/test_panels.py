@@ -6,24 +6,19 @@ import importlib
 import io
 import math
 import pkgutil
-import re
 import time
 
 import ipywidgets as widgets
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from addnorm_lib import chapters, probes
+from addnorm_lib import chapters
 from addnorm_lib.chapters.ch01_residual import panels as residual
-from addnorm_lib.chapters.ch02_degradation import panels as degradation
-from addnorm_lib.chapters.ch06_fused_add_norm import panels as fused
+from addnorm_lib.chapters.ch02_degradation.measures import Lesion
 from addnorm_lib.course.figures.style import new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas
 from addnorm_lib.course.panels.panel import Panel, Typed, choice, slider
-from addnorm_lib.experiments.depth import Lesion
-from addnorm_lib.microscope.traffic import add_norm_traffic, moved
 
 FACTORIES = {
     f"{chapter.name}.{name}": make
@@ -233,43 +228,6 @@ def test_how_long_a_redraw_takes_is_printed(panel):
     print(f"{panel.title}: redraw median {np.median(times):.1f} ms, slowest {max(times):.1f} ms")
 
 
-@pytest.mark.parametrize(("L", "s"), [(1, 0.5), (32, 0.5), (48, 0.1), (48, 1.0), (7, 1.5)])
-def test_the_gradient_panels_readout_is_the_probes(L, s):
-    generator = torch.Generator().manual_seed(3)
-    d = residual.WIDTH
-    jacobians = torch.randn(residual.MAX_DEPTH, d, d, generator=generator, dtype=torch.float64)[:L] * s / math.sqrt(d)
-    arriving = torch.randn(residual.PROBES, d, generator=generator, dtype=torch.float64)
-    arriving /= arriving.norm(dim=1, keepdim=True)
-    wanted = []
-    for is_residual, factor in ((False, s), (True, math.sqrt(1 + s * s))):
-        at_zero = arriving @ probes.jacobian_product(jacobians, residual=is_residual)
-        wanted += [at_zero.square().sum(dim=1).mean().sqrt().item(), factor**L]
-    readout = residual.gradient_panel(seed=3).set(L=L, s=s)
-    plain, plain_law, res, res_law = (residual._power(value) for value in wanted)
-    assert readout == (
-        f"L = {L}, s = {s:.2f}. Gradient at layer 0: plain {plain} (predicted {plain_law}), "
-        f"residual {res} (predicted {res_law})."
-    )
-
-
-@pytest.mark.parametrize("k", range(8))
-def test_the_tape_panel_erases_at_one_and_only_there(k):
-    x = np.array(residual.TAPE)
-    unit = np.cos(np.pi * (np.arange(8) + 0.5) * k / 8)
-    unit /= np.linalg.norm(unit)
-    panel = residual.tape_panel()
-    for a in (0.0, 0.5, 1.0, 2.0):
-        y = x - a * (x @ unit) * unit
-        assert panel.set(a=a, k=k) == (
-            f"a = {a:.2f}, pattern {k}. Along u: {x @ unit:.2f} before, {(1 - a) * (x @ unit) + 0.0:.2f} after; "
-            f"length of the vector: {np.linalg.norm(x):.2f} before, {np.linalg.norm(y):.2f} after."
-        )
-    assert " 0.00 after; length" in panel.set(a=1, k=k)
-    np.testing.assert_allclose([bar.get_height() for bar in panel._canvas.moving[:8]], x)
-    after = [bar.get_height() for bar in panel._canvas.moving[16:24]]
-    assert np.dot(after, unit) == pytest.approx(0, abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("control", "kind", "good", "bad"),
     [
@@ -285,43 +243,3 @@ def test_a_slider_is_of_its_kind_and_keeps_its_bounds(control, kind, good, bad):
     panel._check("a", good)
     with pytest.raises(ValueError, match="a: a number from"):
         panel._check("a", bad)
-
-
-def test_the_training_bench_trains_when_asked_and_keeps_earlier_curves():
-    bench = degradation.training_bench()
-    bench.set(depth=2, kind="residual")
-    before = bench.readout
-    first = bench.set(train=True)
-    assert first != before and "residual, L = 2" in first and "final loss" in first
-    assert bench.values["train"] is False
-    assert "plain, L = 3" in bench.set(depth=3, kind="plain", train=True)
-    drawn = [artist for artist in bench._canvas.moving if hasattr(artist, "get_xdata") and len(artist.get_xdata())]
-    assert len(drawn) == 2
-
-
-@pytest.mark.parametrize(
-    ("way", "direction", "dtype", "size"),
-    [("fused", "forward", "bfloat16", 2), ("eager", "forward", "float32", 4), ("fused", "backward", "float32", 4)],
-)
-def test_the_byte_panels_readout_is_the_count(way, direction, dtype, size):
-    panel = fused.byte_panel()
-    readout = panel.set(features=512, rows=1000, way=way, direction=direction, dtype=dtype, bandwidth=100)
-    backward = direction == "backward"
-    tensors = {"eager": (5, 6), "fused": (4, 4)}[way][backward]
-    assert readout.startswith(f"1000 × 512 {dtype}, {direction}, ") and f", {tensors} tensors; at 100 GB/s" in readout
-    seconds = moved(add_norm_traffic(1000, 512, getattr(torch, dtype), way, backward=backward)) / 1e11
-    assert f"at least {fused._measured(seconds, fused.SECONDS)}." in readout
-    assert seconds == pytest.approx(tensors * 1000 * 512 * size / 1e11, rel=0.01)
-
-
-@pytest.mark.parametrize(("rows", "features", "block"), [(7, 20, 2), (1, 1, 4), (8, 32, 1), (8, 31, 4), (5, 17, 4)])
-def test_the_tile_panel_counts_every_element_once(rows, features, block):
-    panel, data, program = fused.tile_panel(), 0, 0
-    while "not launched" not in (said := panel.set(rows=rows, features=features, block=block, program=program)):
-        words = re.search(r"a tile of (\d+) × (\d+); (\d+) of (\d+) lanes hold data, (\d+) are masked", said)
-        height, width, real, lanes, masked = map(int, words.groups())
-        assert height * width == lanes == real + masked
-        data, program = data + real, program + 1
-        if program == fused.ROWS:
-            break
-    assert data == rows * features

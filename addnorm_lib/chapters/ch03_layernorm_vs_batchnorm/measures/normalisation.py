@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from addnorm_lib import reference
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.depth import DepthNet
-from addnorm_lib.experiments.placement import token_moments
 from addnorm_lib.experiments.placement_training import text_grid
 from addnorm_lib.experiments.results import Record, Run, split_settings
-from addnorm_lib.experiments.training import train
+from addnorm_lib.experiments.stacked import residual_states, stack_of_record
+from addnorm_lib.experiments.training import one_thread, train
 
 Array = NDArray[np.float64]
 Source = Literal["digits", "text", "text without runs", "shuffled text"]
@@ -215,6 +216,17 @@ class TokenStatistics(NamedTuple):
     hidden_mean: Array
     hidden_std: Array
     untrained_std: Array
+
+
+def token_moments(record: Record, *, trained: bool = True, samples: int = 128) -> tuple[Array, Array]:
+    """Return mean and biased deviation over the features of every token's x_0 … x_L, (S, L+1, samples · T) each.
+
+    On `samples` test sequences, of the networks of `record` as trained or as begun.
+    """
+    with one_thread():
+        states, _sums = residual_states(*stack_of_record(record, trained, samples))
+    std, mean = torch.std_mean(states, dim=-1, correction=0)
+    return mean.flatten(2).numpy(), std.flatten(2).numpy()
 
 
 def token_statistics(
