@@ -17,11 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from addnorm_lib.experiments.per_seed import EPS, linear, normalised
 from addnorm_lib.experiments.results import Run, split_settings
 from addnorm_lib.experiments.training import Note
+from addnorm_lib.layers import NORMS
+from addnorm_lib.layers.norms import make_norm
 
 Kind = Literal["plain", "residual"]
-Norm = Literal["batch", "layer", "rms"] | None
+Norm = str | None
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "linear": lambda h: h}
 _GAINS = {"he": math.sqrt(2), "lecun": 1.0, "orthogonal": 1.0}
@@ -43,7 +46,7 @@ class BatchNorm(nn.BatchNorm1d):
 def _make_norm(norm: Norm, width: int) -> nn.Module:
     if norm is None:
         return nn.Identity()
-    return {"batch": BatchNorm, "layer": nn.LayerNorm, "rms": nn.RMSNorm}[norm](width, eps=1e-5)
+    return BatchNorm(width, eps=EPS) if norm == "batch" else make_norm(width, norm, EPS)
 
 
 class Branch(nn.Module):
@@ -78,9 +81,10 @@ class Block(nn.Module):
 class DepthNet(nn.Module):
     """A stack of `depth` blocks of `width` features; x (B, n_inputs) to logits (B, n_classes).
 
-    kind: "plain" or "residual". norm: "batch", "layer", "rms" or None. shortcut: its factor (He et al. 2016, 3.1).
-    branch: factor on F(h), or "1/sqrt(L)" with L = depth (De & Smith 2020). activation: "relu", "tanh" or "linear".
-    init: standard deviation of W, √(2/D) ("he", He et al. 2015b) or √(1/D) ("lecun"), or "orthogonal".
+    kind: "plain" or "residual". norm: "batch", None or a name in `layers.NORMS`: "layer", "rms". shortcut: its factor
+    (He et al. 2016, 3.1). branch: factor on F(h), or "1/sqrt(L)" with L = depth (De & Smith 2020). activation:
+    "relu", "tanh" or "linear". init: standard deviation of W, √(2/D) ("he", He et al. 2015b) or √(1/D) ("lecun"), or
+    "orthogonal".
 
     Raises ValueError on an unknown kind, norm, activation, init or branch, on depth or width < 1, and on a shortcut
     other than 1 for a plain net.
@@ -102,7 +106,7 @@ class DepthNet(nn.Module):
         super().__init__()
         for name, value, choices in (
             ("kind", kind, ("plain", "residual")),
-            ("norm", norm, ("batch", "layer", "rms", None)),
+            ("norm", norm, ("batch", *NORMS, None)),
             ("activation", activation, tuple(_ACTIVATIONS)),
             ("init", init, tuple(_GAINS)),
         ):
@@ -149,33 +153,27 @@ class DepthNet(nn.Module):
         BN of all networks is one call on (B, S·D): the features of every network are channels of their own.
         """
 
-        def linear(name: str, a: Tensor) -> Tensor:
-            return torch.bmm(a, state[f"{name}.weight"].transpose(1, 2))
-
-        def normalised(name: str, h: Tensor) -> Tensor:
-            if self.norm_name is None:
-                return h
-            weight = state[f"{name}.weight"]
-            if self.norm_name == "rms":
-                return F.rms_norm(h, h.shape[2:], eps=1e-5) * weight.unsqueeze(1)
-            bias = state[f"{name}.bias"]
-            if self.norm_name == "layer":
-                return torch.addcmul(bias.unsqueeze(1), F.layer_norm(h, h.shape[2:]), weight.unsqueeze(1))
+        def behind_norm(name: str, h: Tensor) -> Tensor:
+            if self.norm_name != "batch":
+                return normalised(self.norm_name, state, name, h)
+            weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
             mean, var = state[f"{name}.running_mean"].view(-1), state[f"{name}.running_var"].view(-1)
             channels = h.transpose(0, 1).reshape(h.shape[1], -1)
             y = F.batch_norm(channels, mean, var, weight.view(-1), bias.view(-1), self.training)
             return y.view(h.shape[1], *h.shape[::2]).transpose(0, 1)
 
-        h = linear("stem", x)
+        h = linear(state, "stem", x)
         for i, block in enumerate(self.blocks):
             name = f"blocks.{i}"
-            update = linear(f"{name}.branch.linear", self.activation(normalised(f"{name}.branch.norm", h)))
+            update = linear(state, f"{name}.branch.linear", self.activation(behind_norm(f"{name}.branch.norm", h)))
             note(f"{name}.branch", update)
             if block.branch_factor != 1:
                 update = block.branch_factor * update
             h = update if block.shortcut is None else torch.add(update, h, alpha=block.shortcut)
             note(name, h)
-        return linear("readout", self.activation(normalised("norm", h))) + state["readout.bias"].unsqueeze(1)
+        top = self.activation(behind_norm("norm", h))
+        # Not as one baddbmm, whose last bit may differ: a long training remembers it.
+        return torch.bmm(top, state["readout.weight"].transpose(1, 2)) + state["readout.bias"].unsqueeze(1)
 
 
 def depth_runs(

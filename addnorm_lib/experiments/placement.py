@@ -4,18 +4,19 @@ The layers are the library's (`addnorm_lib.layers`); only the forward pass of ma
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from addnorm_lib.experiments.per_seed import State, linear, normalised
 from addnorm_lib.experiments.training import Note
-from addnorm_lib.layers import Encoder, deepnorm, deepnorm_init_
+from addnorm_lib.layers import NORMS, PLACEMENTS, Encoder, deepnorm, deepnorm_init_, residual_block
 
 Placement = Literal["post", "pre", "sandwich", "branch", "scaled", "deepnorm"]
-Norm = Literal["layer", "rms"] | None
-State = dict[str, Tensor]
+Norm = str | None
 
 _LIBRARY = {"scaled": "pre", "deepnorm": "post"}
 
@@ -29,7 +30,7 @@ class PlacementNet(nn.Module):
             "deepnorm": Post-LN with the shortcut times (2L)^¼ and initial weights times (8L)^−¼ (Wang et al. 2022).
         depth: the number of layers L, each with two sublayers.
         d_model, n_heads, d_ff: as in `addnorm_lib.layers.EncoderLayer`.
-        norm: "layer", "rms" or None, for no norm at all.
+        norm: a name in `layers.NORMS`, or None for no norm at all.
         final_norm: whether a norm follows the last layer; None means where the stack does not end with one.
         alpha: scales the shortcuts; "deepnorm" brings its own.
         residual: whether there are shortcuts; without them post is LN(F(x)) and pre is F(LN(x)).
@@ -61,7 +62,7 @@ class PlacementNet(nn.Module):
         super().__init__()
         for name, value, choices in (
             ("placement", placement, get_args(Placement)),
-            ("norm", norm, ("layer", "rms", None)),
+            ("norm", norm, (*NORMS, None)),
             ("init", init, ("xavier", "simplified")),
         ):
             if value not in choices:
@@ -73,9 +74,9 @@ class PlacementNet(nn.Module):
         if norm is None and final_norm:
             raise ValueError("final_norm: False or None wanted with norm=None, got True")
         self.placement: Placement = placement
-        self.normalised, self.n_heads, self.causal = norm, n_heads, causal
+        self.norm_name, self.n_heads, self.causal = norm, n_heads, causal
         self.alpha = (deepnorm(depth).alpha if placement == "deepnorm" else alpha) if residual else 0.0
-        place = _LIBRARY.get(placement, placement)
+        self.order = place = _LIBRARY.get(placement, placement)
         self.encoder = Encoder(
             depth,
             d_model,
@@ -85,7 +86,7 @@ class PlacementNet(nn.Module):
             norm=norm or "layer",
             alpha=self.alpha,
             causal=causal,
-            final_norm=norm is not None and (place != "post" if final_norm is None else final_norm),
+            final_norm=norm is not None and (not PLACEMENTS[place].after_sum if final_norm is None else final_norm),
         )
         if placement == "deepnorm":
             deepnorm_init_(self.encoder, deepnorm(depth).beta)
@@ -127,15 +128,9 @@ class PlacementNet(nn.Module):
         """
         shape = x.shape
         h = x.flatten(1, 2)  # (S, B·T, d_model)
-        norms_input = self.placement in ("pre", "sandwich", "scaled")
 
-        def normalised(name: str, a: Tensor) -> Tensor:
-            if self.normalised is None:
-                return a
-            weight = state[f"{name}.weight"].unsqueeze(1)
-            if self.normalised == "rms":
-                return F.rms_norm(a, a.shape[2:], eps=1e-5) * weight
-            return torch.addcmul(state[f"{name}.bias"].unsqueeze(1), F.layer_norm(a, a.shape[2:]), weight)
+        def norm(name: str) -> Callable[[Tensor], Tensor]:
+            return lambda a: normalised(self.norm_name, state, name, a)
 
         def heads(name: str, a: Tensor) -> Tensor:
             return linear(state, name, a).view(-1, shape[2], self.n_heads, shape[3] // self.n_heads).transpose(1, 2)
@@ -150,25 +145,22 @@ class PlacementNet(nn.Module):
             note(f"{name}.hidden", hidden)
             return linear(state, f"{name}.linear2", hidden)
 
+        two_norms = sum(PLACEMENTS[self.order]) == 2
         for l in range(len(self.encoder.layers)):
             layer = f"encoder.layers.{l}"
             for number, sublayer in enumerate((self_attention, feed_forward), 1):
-                norm, branch = f"{layer}.add_norm{number}", f"{layer}.{sublayer.__name__}"
-                z = normalised(f"{norm}.norm", h) if norms_input else h
-                update = sublayer(branch, z / math.sqrt(l + 1) if self.placement == "scaled" else z)
-                if self.placement == "branch":
-                    update = normalised(f"{norm}.norm", update)
-                elif self.placement == "sandwich":
-                    update = normalised(f"{norm}.outer_norm", update)
-                note(branch, update)
-                h = torch.add(update, h, alpha=self.alpha) if self.alpha else update
-                note(f"{norm}.sum", h)
-                if self.placement in ("post", "deepnorm"):
-                    h = normalised(f"{norm}.norm", h)
-                note(norm, h)
-        return (h if self.encoder.final_norm is None else normalised("encoder.final_norm", h)).view(shape)
+                block, branch = f"{layer}.add_norm{number}", f"{layer}.{sublayer.__name__}"
 
+                def run(z: Tensor, sublayer=sublayer, branch: str = branch, scale: float = math.sqrt(l + 1)) -> Tensor:
+                    return sublayer(branch, z / scale if self.placement == "scaled" else z)
 
-def linear(state: State, name: str, a: Tensor) -> Tensor:
-    """Return the linear map called `name` of every network of the stack: (S, N, in) to (S, N, out)."""
-    return torch.baddbmm(state[f"{name}.bias"].unsqueeze(1), a, state[f"{name}.weight"].transpose(1, 2))
+                def add(x: Tensor, update: Tensor, block: str = block, branch: str = branch) -> Tensor:
+                    note(branch, update)
+                    total = torch.add(update, x, alpha=self.alpha) if self.alpha else update
+                    note(f"{block}.sum", total)
+                    return total
+
+                outer = norm(f"{block}.outer_norm") if two_norms else None
+                h = residual_block(self.order, h, run, norm(f"{block}.norm"), outer_norm=outer, add=add)
+                note(block, h)
+        return (h if self.encoder.final_norm is None else norm("encoder.final_norm")(h)).view(shape)

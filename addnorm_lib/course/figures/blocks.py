@@ -9,15 +9,16 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from addnorm_lib.course.figures.style import BLACK, BLUE, Picture, house_style, new_figure
-from addnorm_lib.layers import AddNorm, EncoderLayer
+from addnorm_lib.layers import NORMS, AddNorm, EncoderLayer
 from addnorm_lib.messages import _
 
-_NORMS = {nn.functional.layer_norm: "LN", nn.functional.rms_norm: "RMS"}
+_NORMS = {kind.operator: kind.mark for kind in NORMS.values() if kind.operator}
+_MARKS = {kind.mark for kind in NORMS.values()}
 _SUMS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__}
 
 
 class Step(NamedTuple):
-    """One thing that a block did: `name` is "x" (its input), "LN", "RMS", "+" or a sublayer's; `inputs` are steps."""
+    """One thing that a block did: `name` is "x" (its input), a norm's mark, "+" or a sublayer's; `inputs` are steps."""
 
     name: str
     inputs: tuple[int, ...]
@@ -97,6 +98,11 @@ def trace(block: AddNorm | EncoderLayer) -> Trace:
 
     f = nn.Linear(add_norms[0].d_model, add_norms[0].d_model, device=x.device)
     parts = [(f, "F")] if isinstance(block, AddNorm) else [(block.self_attention, "A"), (block.feed_forward, "M")]
+    # A norm that no operator of torch's computes is seen as its module runs, as the sublayers are.
+    for add_norm in add_norms:
+        kind = NORMS[add_norm.norm_kind]
+        if kind.operator is None:
+            parts += [(norm, kind.mark) for norm in (add_norm.norm, add_norm.outer_norm) if norm is not None]
     hooks = []
     for module, name in parts:
         before, after = sublayer(name)
@@ -134,7 +140,7 @@ def _draw(ax: Any, steps: Trace, words: Mapping[str, str]) -> None:
         if name == "+":
             ax.add_patch(Circle((at[i], 0), half[i], facecolor="white", edgecolor=BLACK, linewidth=1.3, zorder=3))
         elif name != "x":
-            is_norm = name in _NORMS.values()
+            is_norm = name in _MARKS
             box = FancyBboxPatch(
                 (at[i] - half[i], -0.18),
                 2 * half[i],

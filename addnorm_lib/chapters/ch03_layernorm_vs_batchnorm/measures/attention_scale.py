@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from addnorm_lib.experiments.training import one_thread
+from addnorm_lib.layers import NORMS
 
 Array = NDArray[np.float64]
 SCALES = tuple(10.0**k for k in np.arange(-4, 2.01, 0.5))
@@ -31,7 +31,7 @@ class AttentionScale(NamedTuple):
 
 def attention_against_scale(
     scales: Sequence[float] = SCALES,
-    norm: Literal["layer", "rms"] | None = None,
+    norm: str | None = None,
     *,
     tokens: int = 32,
     d_model: int = 64,
@@ -40,17 +40,13 @@ def attention_against_scale(
 ) -> AttentionScale:
     """Feed one attention head random normal tokens x (T, D) times each of `scales`; float64, weights of variance 1/D.
 
-    norm: what stands before W_Q and W_K. The values are random and do not change with the scale, so that only the
-    attention weights do. Vaswani et al. 2017, section 3.2.1 (why the logits are divided by √d).
+    norm: what stands before W_Q and W_K, a name in `layers.NORMS` or None. The values are random and do not change with
+    the scale, so that only the attention weights do. Vaswani et al. 2017, section 3.2.1 (why the logits are divided by
+    √d).
     Raises ValueError on an unknown norm and on scales that are not positive.
     """
-    norms = {
-        None: lambda x: x,
-        "layer": lambda x: F.layer_norm(x, x.shape[-1:], eps=eps),
-        "rms": lambda x: F.rms_norm(x, x.shape[-1:], eps=eps),
-    }
-    if norm not in norms:
-        raise ValueError(f"norm: one of {', '.join(map(repr, norms))} wanted, got {norm!r}")
+    if norm not in (None, *NORMS):
+        raise ValueError(f"norm: one of {', '.join(map(repr, (None, *NORMS)))} wanted, got {norm!r}")
     if not scales or min(scales) <= 0:
         raise ValueError(f"scales: positive numbers wanted, got {scales!r}")
     rows = []
@@ -66,7 +62,7 @@ def attention_against_scale(
             w_q.requires_grad_()
             row = []
             for scale in scales:
-                h = norms[norm](scale * x)
+                h = scale * x if norm is None else NORMS[norm].function(scale * x, eps)
                 logits = (h @ w_q) @ (h @ w_k).T / math.sqrt(d_model)
                 p = logits.softmax(-1)
                 (gradient,) = torch.autograd.grad((readout * (p @ values)).sum() / tokens, w_q)

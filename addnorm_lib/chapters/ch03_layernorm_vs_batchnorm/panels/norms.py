@@ -1,11 +1,13 @@
 """The norms of (B, T, D) that chapter 3's panels compare: what PyTorch offers, traps included."""
 
+import functools
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from addnorm_lib.layers import NORMS as TABLE
 from addnorm_lib.messages import N_
 
 EPS = 1e-5
@@ -24,8 +26,8 @@ def running(features: int) -> tuple[Tensor, Tensor]:
 
 
 NORMS: dict[str, tuple[str, Norm]] = {
-    "layer": (N_("LayerNorm(D), the Transformer's"), lambda x: F.layer_norm(x, x.shape[-1:])),
-    "rms": (N_("RMSNorm(D)"), lambda x: F.rms_norm(x, x.shape[-1:], eps=EPS)),
+    "layer": (N_("LayerNorm(D), the Transformer's"), functools.partial(TABLE["layer"].function, eps=EPS)),
+    "rms": (N_("RMSNorm(D)"), functools.partial(TABLE["rms"].function, eps=EPS)),
     "batch": (
         N_("BatchNorm1d(D), training"),
         _channels_second(lambda x: F.batch_norm(x, None, None, training=True)),

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from addnorm_lib.experiments.training import one_thread
-from addnorm_lib.layers import deepnorm
+from addnorm_lib.layers import NORMS, deepnorm, residual_block
 
 MAX_DEPTH = 32
 WIDTH = 64
@@ -70,24 +70,27 @@ def signals(
     weights, tokens, arriving = drawn()
 
     def normalise(x: Tensor) -> Tensor:
-        return F.layer_norm(x, (WIDTH,)) if norm == "layer" else F.rms_norm(x, (WIDTH,), eps=1e-5)
+        return NORMS[norm].function(x, 1e-5)
+
+    def add(x: Tensor, update: Tensor) -> Tensor:
+        return alpha * x + update
 
     with one_thread():
         x = tokens.clone().requires_grad_()
         stream, hidden, updates = [x], [], []
         for layer in range(depth):
             for first, second in ((0, 1), (2, 3)):  # attention, feed-forward
-                z = x.detach() if shortcut_only else x
-                z = normalise(z) if placement in ("pre", "sandwich") else z
-                h = gains[first] * (z @ weights[first, layer])
-                h = torch.relu(h) if first else h
-                update = gains[second] * (h @ weights[second, layer])
-                if first:
-                    hidden.append(h)
-                    updates.append(update)
-                update = normalise(update) if placement in ("sandwich", "branch") else update
-                x = alpha * x + update
-                x = normalise(x) if placement == "post" else x
+
+                def sublayer(z: Tensor, layer: int = layer, first: int = first, second: int = second) -> Tensor:
+                    h = gains[first] * ((z.detach() if shortcut_only else z) @ weights[first, layer])
+                    h = torch.relu(h) if first else h
+                    update = gains[second] * (h @ weights[second, layer])
+                    if first:
+                        hidden.append(h)
+                        updates.append(update)
+                    return update
+
+                x = residual_block(placement, x, sublayer, normalise, add=add)
             stream.append(x)
         top = normalise(x) if final_norm else x
         gradients = torch.autograd.grad(top, stream if shortcut_only else stream + updates, arriving)

@@ -18,7 +18,7 @@ from addnorm_lib.course.figures.numbers import fixed
 from addnorm_lib.course.figures.style import GREY, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas
 from addnorm_lib.course.panels.panel import Panel, choice, slider
-from addnorm_lib.layers import deepnorm
+from addnorm_lib.layers import NORMS, PLACEMENTS, deepnorm
 from addnorm_lib.messages import _
 
 
@@ -47,7 +47,7 @@ def placement_panel() -> Panel:
             classic[name, ax] = line, text
     canvas = LiveCanvas(figure, [*(a for pair in classic.values() for a in pair), *lines, *titles])
     freeze_layout(figure)
-    norms = {"layer": _("layer norm"), "rms": _("RMS norm")}
+    norms = {name: _(kind.title) for name, kind in NORMS.items()}
     inits = {"xavier": "Xavier", "deepnorm": _("DeepNorm's β"), "gpt2": _("1/√(2L)")}
 
     def update(placement: str, norm: str, final_norm: bool, alpha: float, init: str, depth: int) -> str:
@@ -106,7 +106,7 @@ def placement_panel() -> Panel:
             "keep it small? Set DeepNorm's β, and its α for this depth."
         ),
         controls={
-            "placement": placements("post", "pre", "sandwich", "branch", value="post"),
+            "placement": placements(*PLACEMENTS, value="post"),
             "norm": choice(_("norm"), [(text, name) for name, text in norms.items()], "layer"),
             "final_norm": choice(_("final norm"), [(_("off"), False), (_("on"), True)], False),
             "init": choice(_("initialisation"), [(text, name) for name, text in inits.items()], "xavier"),

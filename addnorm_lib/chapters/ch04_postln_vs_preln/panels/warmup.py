@@ -6,6 +6,7 @@ from addnorm_lib.course.panels.panel import Panel, choice, slider
 from addnorm_lib.course.panels.training_bench import bench
 from addnorm_lib.experiments.placement_training import training_grid
 from addnorm_lib.experiments.results import Run
+from addnorm_lib.layers import PLACEMENTS
 from addnorm_lib.messages import _
 
 
@@ -32,7 +33,7 @@ def warmup_bench(seed: int = 0) -> Panel:
             "(The stop button interrupts.)"
         ),
         controls={
-            "placement": placements("post", "pre", "sandwich", "branch", "deepnorm", value="post"),
+            "placement": placements(*PLACEMENTS, "deepnorm", value="post"),
             "depth": slider(_("depth L"), 12, 1, 24, whole=True),
             "lr": choice(_("learning rate"), [(f"{rate:g}", rate) for rate in rates], 3e-3),
             "warmup": slider(_("warm-up steps"), 0, 0, steps, 10, whole=True),
