@@ -55,11 +55,6 @@ CASES = {
     ],
     "eps_curves": lambda r: [curves(1e-5), curves(1e-3)],
     "spectra": lambda r: [({"layer": torch.tensor([1.0, 1, 0, 0])},), ({"rms": torch.tensor([1.0, 1, 1, 0])},)],
-    "variance_errors": lambda r: [
-        ((1.0, 10.0), {"one pass": [1e-7, 8.0]}),
-        ((1.0, 10.0), {"one pass": [1e-7, 1e-6]}),
-        ((1.0, 10.0), {"one pass": [1e-7, 0.5]}),
-    ],
     "fluctuations": lambda r: [
         ((2, 4, 8), {"digits": np.sqrt([[1 / 2, 1 / 4, 1 / 8]] * 2)}),
         ((2, 4, 8), {"text": np.ones((2, 3))}),
