@@ -43,9 +43,9 @@ def test_a_kinds_module_and_its_function_are_one_formula(norm):
 
 def test_what_is_no_kind_is_named():
     for wrong in ("batch", None, ["layer"]):
-        with pytest.raises(ValueError, match="norm: one of layer, rms wanted"):
+        with pytest.raises(ValueError, match=f"norm: one of {', '.join(NORMS)} wanted"):
             make_norm(8, wrong, 1e-5)
-    with pytest.raises(ValueError, match="module: one of layer, rms wanted, got Linear"):
+    with pytest.raises(ValueError, match=f"module: one of {', '.join(NORMS)} wanted, got Linear"):
         name_of(nn.Linear(2, 2))
 
 
