@@ -24,7 +24,6 @@ from addnorm_lib.layers import NORMS
 from addnorm_lib.layers.norms import make_norm
 
 Kind = Literal["plain", "residual"]
-Norm = str | None
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "linear": lambda h: h}
 _GAINS = {"he": math.sqrt(2), "lecun": 1.0, "orthogonal": 1.0}
@@ -43,7 +42,7 @@ class BatchNorm(nn.BatchNorm1d):
         return (input - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
 
 
-def _make_norm(norm: Norm, width: int) -> nn.Module:
+def _make_norm(norm: str | None, width: int) -> nn.Module:
     if norm is None:
         return nn.Identity()
     return BatchNorm(width, eps=EPS) if norm == "batch" else make_norm(width, norm, EPS)
@@ -52,7 +51,7 @@ def _make_norm(norm: Norm, width: int) -> nn.Module:
 class Branch(nn.Module):
     """F(h) = W · φ(norm(h)) on h (B, D)."""
 
-    def __init__(self, width: int, norm: Norm, activation: str) -> None:
+    def __init__(self, width: int, norm: str | None, activation: str) -> None:
         super().__init__()
         self.norm = _make_norm(norm, width)
         self.linear = nn.Linear(width, width, bias=False)
@@ -95,7 +94,7 @@ class DepthNet(nn.Module):
         kind: Kind = "residual",
         depth: int = 8,
         width: int = 64,
-        norm: Norm = "batch",
+        norm: str | None = "batch",
         shortcut: float = 1.0,
         branch: float | Literal["1/sqrt(L)"] = 1.0,
         activation: str = "relu",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.per_seed import State
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Record, Run
 from addnorm_lib.experiments.statistics import checked_seeds
 from addnorm_lib.experiments.training import build

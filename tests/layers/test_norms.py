@@ -6,7 +6,7 @@ from torch import nn
 
 from addnorm_lib.course.figures.blocks import block_diagram, trace
 from addnorm_lib.experiments.depth import DepthNet
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.layers import NORMS, PLACEMENTS, AddNorm, Encoder
 from addnorm_lib.layers.norms import NormKind, make_norm, name_of
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from addnorm_lib.chapters.ch04_postln_vs_preln import measures
 from addnorm_lib.experiments import data, placement_training, stacked
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import build, train
 from addnorm_lib.layers import Encoder

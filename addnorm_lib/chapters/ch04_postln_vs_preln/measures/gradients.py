@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from addnorm_lib.experiments.per_seed import State, linear
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.stacked import Family, chunks, collect, normal
 from addnorm_lib.experiments.statistics import Slope, slope
 from addnorm_lib.experiments.training import one_thread

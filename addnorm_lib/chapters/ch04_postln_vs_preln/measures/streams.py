@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from addnorm_lib.experiments.per_seed import State
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Record
 from addnorm_lib.experiments.stacked import chunks, initial_weights, normal, residual_states, skeleton, stack_of_record
 from addnorm_lib.experiments.statistics import Slope, slope

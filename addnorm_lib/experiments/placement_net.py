@@ -5,7 +5,7 @@ The layers are the library's (`addnorm_lib.layers`); only the forward pass of ma
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,7 @@ from addnorm_lib.experiments.per_seed import State, linear, normalised
 from addnorm_lib.experiments.training import Note
 from addnorm_lib.layers import NORMS, PLACEMENTS, Encoder, deepnorm, deepnorm_init_, residual_block
 
-Placement = Literal["post", "pre", "sandwich", "branch", "scaled", "deepnorm"]
-Norm = str | None
-
-_LIBRARY = {"scaled": "pre", "deepnorm": "post"}
+_ORDERS = {**{name: name for name in PLACEMENTS}, "scaled": "pre", "deepnorm": "post"}  # where each puts the norms
 
 
 class PlacementNet(nn.Module):
@@ -44,13 +41,13 @@ class PlacementNet(nn.Module):
 
     def __init__(
         self,
-        placement: Placement = "post",
+        placement: str = "post",
         depth: int = 6,
         d_model: int = 32,
         n_heads: int = 2,
         d_ff: int = 32,
         *,
-        norm: Norm = "layer",
+        norm: str | None = "layer",
         final_norm: bool | None = None,
         alpha: float = 1.0,
         residual: bool = True,
@@ -61,7 +58,7 @@ class PlacementNet(nn.Module):
     ) -> None:
         super().__init__()
         for name, value, choices in (
-            ("placement", placement, get_args(Placement)),
+            ("placement", placement, tuple(_ORDERS)),
             ("norm", norm, (*NORMS, None)),
             ("init", init, ("xavier", "simplified")),
         ):
@@ -73,10 +70,10 @@ class PlacementNet(nn.Module):
             raise ValueError(f"n_heads: 1 wanted with init='simplified', got {n_heads}")
         if norm is None and final_norm:
             raise ValueError("final_norm: False or None wanted with norm=None, got True")
-        self.placement: Placement = placement
+        self.placement = placement
         self.norm_name, self.n_heads, self.causal = norm, n_heads, causal
         self.alpha = (deepnorm(depth).alpha if placement == "deepnorm" else alpha) if residual else 0.0
-        self.order = place = _LIBRARY.get(placement, placement)
+        self.order = place = _ORDERS[placement]
         self.encoder = Encoder(
             depth,
             d_model,
