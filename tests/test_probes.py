@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from addnorm_lib import probes
-from addnorm_lib.experiments.stacks import mlp_branches, relu_layers
+from addnorm_lib.chapters.ch01_residual.measures.stacks import mlp_branches, relu_layers
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 BOTH = pytest.mark.parametrize("residual", [False, True])

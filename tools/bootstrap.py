@@ -233,7 +233,7 @@ def badges(repository):
 def bench():
     """Compare the fused core with its peers."""
     ensure_venv(EVERYTHING)
-    become("-m", "addnorm_lib.fused.bench")
+    become("-m", "addnorm_lib.microscope.bench")
 
 
 COMMANDS = {f.__name__: f for f in (lab, test, notebooks, lint, badges, bench)}

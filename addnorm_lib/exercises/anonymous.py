@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor
 
+from addnorm_lib.layers import residual_block
+
 Sublayer = Callable[[Tensor], Tensor]
 
 
@@ -12,12 +14,7 @@ def _norm(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:])
 
 
-_PLACEMENTS: dict[str, Callable[[Tensor, Sublayer], Tensor]] = {
-    "A": lambda x, sublayer: x + _norm(sublayer(x)),
-    "B": lambda x, sublayer: _norm(x + sublayer(x)),
-    "C": lambda x, sublayer: x + _norm(sublayer(_norm(x))),
-    "D": lambda x, sublayer: x + sublayer(_norm(x)),
-}
+_PLACEMENTS = {"A": "branch", "B": "post", "C": "sandwich", "D": "pre"}
 
 
 class AnonymousBlock:
@@ -35,7 +32,7 @@ class AnonymousBlock:
 
     def __call__(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         """Return y (..., D) for x (..., D); `sublayer` is F, any function that keeps the shape."""
-        return _PLACEMENTS[self.name](x, sublayer)
+        return residual_block(_PLACEMENTS[self.name], x, sublayer, _norm)
 
 
 def anonymous_blocks() -> dict[str, AnonymousBlock]:

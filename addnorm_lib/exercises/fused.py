@@ -6,8 +6,8 @@ import torch
 
 from addnorm_lib.exercises.exercise import Exercise, Misconception
 from addnorm_lib.exercises.inputs import normal, vector
-from addnorm_lib.fused import tiles as tl
 from addnorm_lib.messages import N_
+from addnorm_lib.microscope import tiles as tl
 
 EPS = 1e-5
 

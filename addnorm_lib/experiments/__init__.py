@@ -1,1 +1,1 @@
-"""Experiments, one module a question."""
+"""Experiments: data, the training of many runs at once, and the networks that several chapters train."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from addnorm_lib.experiments import data as datasets
-from addnorm_lib.experiments.placement import PlacementNet
+from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Run, split_settings
 
 

@@ -1,11 +1,11 @@
 """Add & Norm as a module: the residual sum around a sublayer, with the norm where the placement puts it."""
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 from torch import Tensor, nn
 
-from addnorm_lib.fused import Backend, Norm
+from addnorm_lib.fused import Backend
 from addnorm_lib.layers.checks import (
     check_choice,
     check_count,
@@ -14,9 +14,9 @@ from addnorm_lib.layers.checks import (
     check_probability,
     check_tensor,
 )
-from addnorm_lib.layers.stream import Stream, make_norm
-
-Placement = Literal["post", "pre", "sandwich", "branch"]
+from addnorm_lib.layers.norms import make_norm
+from addnorm_lib.layers.placement import PLACEMENTS, Placement
+from addnorm_lib.layers.stream import Stream
 
 
 class AddNorm(nn.Module):
@@ -32,7 +32,7 @@ class AddNorm(nn.Module):
     Args:
         d_model: the size of the last axis, which is normalised.
         placement: where the norm stands.
-        norm: "layer" for LayerNorm (weight and bias), "rms" for RMSNorm (weight).
+        norm: a name in `norms.NORMS`: "layer" for LayerNorm (weight and bias), "rms" for RMSNorm (weight).
         dropout: the probability that an element of the branch is dropped, in training mode.
         alpha: scales the shortcut; above 1 in DeepNorm (Wang et al. 2022, section 3).
         eps: added to the variance.
@@ -46,7 +46,7 @@ class AddNorm(nn.Module):
         self,
         d_model: int,
         placement: Placement = "post",
-        norm: Norm = "layer",
+        norm: str = "layer",
         dropout: float = 0.0,
         alpha: float = 1.0,
         eps: float = 1e-5,
@@ -56,7 +56,7 @@ class AddNorm(nn.Module):
     ) -> None:
         super().__init__()
         check_count("d_model", d_model)
-        check_choice("placement", placement, get_args(Placement))
+        check_choice("placement", placement, tuple(PLACEMENTS))
         check_probability("dropout", dropout)
         check_finite("alpha", alpha)
         check_flag("bias", bias)
@@ -64,7 +64,8 @@ class AddNorm(nn.Module):
         self.d_model, self.placement, self.norm_kind = d_model, placement, norm
         self.dropout, self.alpha, self.eps, self.backend = dropout, alpha, eps, backend
         self.norm = make_norm(d_model, norm, eps, bias)
-        self.outer_norm = make_norm(d_model, norm, eps, bias) if placement == "sandwich" else None
+        two = sum(PLACEMENTS[placement]) == 2
+        self.outer_norm = make_norm(d_model, norm, eps, bias) if two else None
 
     def extra_repr(self) -> str:
         """Say what the nested modules do not show."""
@@ -82,7 +83,8 @@ class AddNorm(nn.Module):
         check_tensor("x", stream.x)
         if stream.x.shape[-1:] != (self.d_model,):
             raise ValueError(f"x: shape (..., {self.d_model}) wanted, got {tuple(stream.x.shape)}")
-        if self.placement in ("pre", "sandwich"):
+        places = PLACEMENTS[self.placement]
+        if places.before:
             x, z = stream.sum_and_norm(self.norm, self.backend)
         else:
             x = z = stream.sum()
@@ -91,9 +93,7 @@ class AddNorm(nn.Module):
             raise TypeError(f"sublayer: one tensor as its output wanted, got {type(update).__name__}")
         if update.shape != x.shape:
             raise ValueError(f"sublayer: output of shape {tuple(x.shape)} as x wanted, got {tuple(update.shape)}")
-        if self.placement == "branch":
-            update = self.norm(update)
-        elif self.outer_norm is not None:
-            update = self.outer_norm(update)
+        if places.behind:
+            update = (self.norm if self.outer_norm is None else self.outer_norm)(update)
         open_sum = Stream(x, update, self.alpha, self.dropout if self.training else 0.0)
-        return Stream(open_sum.norm(self.norm, self.backend)) if self.placement == "post" else open_sum
+        return Stream(open_sum.norm(self.norm, self.backend)) if places.after_sum else open_sum

@@ -1,18 +1,19 @@
 """The decoder: causal self-attention, attention to the encoder's output and feed-forward, each with its Add & Norm."""
 
-import copy
 from typing import Self, Unpack
 
 from torch import Tensor, nn
 
-from addnorm_lib.fused import Backend, Norm
+from addnorm_lib.fused import Backend
 from addnorm_lib.layers import from_torch
-from addnorm_lib.layers.add_norm import AddNorm, Placement
+from addnorm_lib.layers.add_norm import AddNorm
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count, check_flag, check_tensor
+from addnorm_lib.layers.checks import check_flag, check_tensor
 from addnorm_lib.layers.feed_forward import Activation, FeedForward
 from addnorm_lib.layers.kv_cache import KVCache
-from addnorm_lib.layers.options import LayerOptions
+from addnorm_lib.layers.options import DecoderMasks
+from addnorm_lib.layers.placement import Placement
+from addnorm_lib.layers.stack import LayerStack
 from addnorm_lib.layers.stream import Stream, through
 
 
@@ -31,7 +32,7 @@ class DecoderLayer(nn.Module):
         d_ff: int,
         *,
         placement: Placement = "post",
-        norm: Norm = "layer",
+        norm: str = "layer",
         dropout: float = 0.0,
         alpha: float = 1.0,
         eps: float = 1e-5,
@@ -60,31 +61,13 @@ class DecoderLayer(nn.Module):
         made = cls(**from_torch.layer_arguments(layer, nn.TransformerDecoderLayer), causal=causal)
         return from_torch.copy_layer(layer, made)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, **masks: Unpack[DecoderMasks]) -> Tensor:
         """Return y (B, T, d_model) for x (B, T, d_model) and memory (B, S, d_model).
 
-        The first two masks are the self-attention's, the other two the attention to the memory's; masks and cache as in
-        `MultiHeadAttention`.
+        `key_padding_mask` and `attn_mask` are the self-attention's, `memory_key_padding_mask` and `memory_mask` are for
+        the attention to the memory; masks and `cache` as in `MultiHeadAttention.forward`.
         """
-        return self.on_stream(
-            Stream(x),
-            memory,
-            key_padding_mask=key_padding_mask,
-            attn_mask=attn_mask,
-            memory_key_padding_mask=memory_key_padding_mask,
-            memory_mask=memory_mask,
-            cache=cache,
-        ).sum()
+        return self.on_stream(Stream(x), memory, **masks).sum()
 
     def on_stream(
         self,
@@ -116,59 +99,20 @@ class DecoderLayer(nn.Module):
         return through(self.add_norm3, stream, self.feed_forward)
 
 
-class Decoder(nn.Module):
+class Decoder(LayerStack):
     """A stack of `DecoderLayer`s, each with initial weights of its own, and a final norm where it is told so.
 
     Args: as in `Encoder`, with the keyword arguments of `DecoderLayer`.
     """
 
-    def __init__(
-        self,
-        n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        *,
-        final_norm: bool,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__()
-        check_count("n_layers", n_layers)
-        check_flag("final_norm", final_norm)
-        self.layers = nn.ModuleList(DecoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
-        # The final norm is of the layers' kind, with their eps and bias.
-        block = self.layers[-1].add_norm1
-        self.final_norm = copy.deepcopy(block.norm) if final_norm else None
-        self.backend = block.backend
+    layer_class = DecoderLayer
+    torch_classes = nn.TransformerDecoder, nn.TransformerDecoderLayer
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerDecoder, *, causal: bool = True) -> Self:
         """Return a stack with copies of `stack`'s layers and of its final norm, if it has one: see `Encoder`'s."""
-        arguments = from_torch.stack_arguments(stack, nn.TransformerDecoder, nn.TransformerDecoderLayer)
-        return from_torch.copy_stack(stack, cls(**arguments, causal=causal))
+        return cls._from_torch(stack, causal)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, **masks: Unpack[DecoderMasks]) -> Tensor:
         """Return y (B, T, d_model): see `DecoderLayer.forward`."""
-        stream = Stream(x)
-        for layer in self.layers:
-            stream = through(
-                layer,
-                stream,
-                memory,
-                key_padding_mask=key_padding_mask,
-                attn_mask=attn_mask,
-                memory_key_padding_mask=memory_key_padding_mask,
-                memory_mask=memory_mask,
-                cache=cache,
-            )
-        return stream.sum() if self.final_norm is None else stream.norm(self.final_norm, self.backend)
+        return self._through_layers(x, memory, **masks)

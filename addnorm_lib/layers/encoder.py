@@ -1,18 +1,18 @@
 """The encoder: self-attention and feed-forward, each with its Add & Norm, N times. Causal, it is a GPT."""
 
-import copy
 from typing import Self, Unpack
 
 from torch import Tensor, nn
 
-from addnorm_lib.fused import Backend, Norm
+from addnorm_lib.fused import Backend
 from addnorm_lib.layers import from_torch
-from addnorm_lib.layers.add_norm import AddNorm, Placement
+from addnorm_lib.layers.add_norm import AddNorm
 from addnorm_lib.layers.attention import MultiHeadAttention
-from addnorm_lib.layers.checks import check_count, check_flag
+from addnorm_lib.layers.checks import check_flag
 from addnorm_lib.layers.feed_forward import Activation, FeedForward
-from addnorm_lib.layers.kv_cache import KVCache
-from addnorm_lib.layers.options import LayerOptions
+from addnorm_lib.layers.options import Masks
+from addnorm_lib.layers.placement import Placement
+from addnorm_lib.layers.stack import LayerStack
 from addnorm_lib.layers.stream import Stream, through
 
 
@@ -26,7 +26,7 @@ class EncoderLayer(nn.Module):
         n_heads: the number of attention heads, a divisor of d_model.
         d_ff: the size of the feed-forward's hidden layer.
         placement: where the norms stand: see `AddNorm`.
-        norm: "layer" or "rms".
+        norm: "layer" or "rms": see `AddNorm`.
         dropout: the probability for what the branches add, for attention weights and inside the feed-forward.
         alpha: scales both shortcuts.
         eps: added to the norms' variances.
@@ -43,7 +43,7 @@ class EncoderLayer(nn.Module):
         d_ff: int,
         *,
         placement: Placement = "post",
-        norm: Norm = "layer",
+        norm: str = "layer",
         dropout: float = 0.0,
         alpha: float = 1.0,
         eps: float = 1e-5,
@@ -77,37 +77,24 @@ class EncoderLayer(nn.Module):
         made = cls(**from_torch.layer_arguments(layer, nn.TransformerEncoderLayer), causal=causal)
         return from_torch.copy_layer(layer, made)
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-    ) -> Tensor:
-        """Return y (B, T, d_model) for x (B, T, d_model); masks and cache as in `MultiHeadAttention`."""
-        return self.on_stream(Stream(x), key_padding_mask=key_padding_mask, attn_mask=attn_mask, cache=cache).sum()
+    def forward(self, x: Tensor, **masks: Unpack[Masks]) -> Tensor:
+        """Return y (B, T, d_model) for x (B, T, d_model).
 
-    def on_stream(
-        self,
-        stream: Stream,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-    ) -> Stream:
+        `key_padding_mask`, `attn_mask` and `cache` as in `MultiHeadAttention.forward`.
+        """
+        return self.on_stream(Stream(x), **masks).sum()
+
+    def on_stream(self, stream: Stream, **masks: Unpack[Masks]) -> Stream:
         """Do the same on a stream whose last sum is open."""
 
         def attend(z: Tensor) -> Tensor:
-            return self.self_attention(
-                z, key_padding_mask=key_padding_mask, attn_mask=attn_mask, causal=self.causal, cache=cache
-            )
+            return self.self_attention(z, causal=self.causal, **masks)
 
         stream = through(self.add_norm1, stream, attend)
         return through(self.add_norm2, stream, self.feed_forward)
 
 
-class Encoder(nn.Module):
+class Encoder(LayerStack):
     """A stack of `EncoderLayer`s, each with initial weights of its own, and a final norm where it is told so.
 
     A Pre-LN stack hands on a sum that nothing has normalised, and so needs the final norm (Xiong et al. 2020, section
@@ -120,24 +107,8 @@ class Encoder(nn.Module):
         options: the keyword arguments of `EncoderLayer`. With `causal=True` this is a decoder-only model's stack.
     """
 
-    def __init__(
-        self,
-        n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        *,
-        final_norm: bool,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__()
-        check_count("n_layers", n_layers)
-        check_flag("final_norm", final_norm)
-        self.layers = nn.ModuleList(EncoderLayer(d_model, n_heads, d_ff, **options) for _ in range(n_layers))
-        # The final norm is of the layers' kind, with their eps and bias.
-        block = self.layers[-1].add_norm1
-        self.final_norm = copy.deepcopy(block.norm) if final_norm else None
-        self.backend = block.backend
+    layer_class = EncoderLayer
+    torch_classes = nn.TransformerEncoder, nn.TransformerEncoderLayer
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerEncoder, *, causal: bool = False) -> Self:
@@ -145,19 +116,8 @@ class Encoder(nn.Module):
 
         As `EncoderLayer.from_torch`. Raises TypeError for another class and ValueError for what has no counterpart.
         """
-        arguments = from_torch.stack_arguments(stack, nn.TransformerEncoder, nn.TransformerEncoderLayer)
-        return from_torch.copy_stack(stack, cls(**arguments, causal=causal))
+        return cls._from_torch(stack, causal)
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        cache: KVCache | None = None,
-    ) -> Tensor:
-        """Return y (B, T, d_model) for x (B, T, d_model); masks and cache as in `MultiHeadAttention`."""
-        stream = Stream(x)
-        for layer in self.layers:
-            stream = through(layer, stream, key_padding_mask=key_padding_mask, attn_mask=attn_mask, cache=cache)
-        return stream.sum() if self.final_norm is None else stream.norm(self.final_norm, self.backend)
+    def forward(self, x: Tensor, **masks: Unpack[Masks]) -> Tensor:
+        """Return y (B, T, d_model) for x (B, T, d_model): see `EncoderLayer.forward`."""
+        return self._through_layers(x, **masks)

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from addnorm_lib.layers.norms import name_of
+
 Layer = TypeVar("Layer", bound=nn.Module)
 Stack = TypeVar("Stack", bound=nn.Module)
 
@@ -61,7 +63,7 @@ def layer_arguments(layer: nn.Module, wanted: type[nn.Module]) -> dict[str, Any]
         "n_heads": _one("n_heads", (a.num_heads for a in attentions)),
         "d_ff": layer.linear1.out_features,
         "placement": "pre" if layer.norm_first else "post",
-        "norm": _one("norm", ("layer" if isinstance(n, nn.LayerNorm) else "rms" for n in norms)),
+        "norm": _one("norm", map(name_of, norms)),
         "dropout": _one("dropout", [layer.dropout.p, *dropouts, *(a.dropout for a in attentions)]),
         "eps": _one("eps", (n.eps for n in norms)),
         "activation": copy.deepcopy(layer.activation),

@@ -1,15 +1,11 @@
 """The keys and values that attention has computed already, for decoding token by token."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from addnorm_lib.layers.checks import check_count
-
-if TYPE_CHECKING:
-    from addnorm_lib.layers.attention import MultiHeadAttention
 
 
 class KVCache:
@@ -30,8 +26,8 @@ class KVCache:
     def __init__(self, max_length: int) -> None:
         check_count("max_length", max_length)
         self.max_length = max_length
-        self._own: dict[MultiHeadAttention, tuple[Tensor, Tensor]] = {}
-        self._memory: dict[MultiHeadAttention, tuple[Tensor, Tensor, Tensor]] = {}
+        self._own: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self._memory: dict[nn.Module, tuple[Tensor, Tensor, Tensor]] = {}
 
     @property
     def length(self) -> int:
@@ -42,11 +38,11 @@ class KVCache:
         """Say how full it is."""
         return f"KVCache(max_length={self.max_length}, length={self.length})"
 
-    def held(self, attention: "MultiHeadAttention") -> int:
+    def held(self, attention: nn.Module) -> int:
         """Return the number of positions held of `attention`."""
         return self._own[attention][0].shape[2] if attention in self._own else 0
 
-    def append(self, attention: "MultiHeadAttention", k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, attention: nn.Module, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return all keys and values (B, n_heads, S, d_head) of `attention`: those held, then k and v, now held too.
 
         Raises ValueError for another batch size, for more positions than `max_length`, and where attentions are not
@@ -72,7 +68,7 @@ class KVCache:
         return k, v
 
     def remember(
-        self, attention: "MultiHeadAttention", memory: Tensor, compute: Callable[[], tuple[Tensor, Tensor]]
+        self, attention: nn.Module, memory: Tensor, compute: Callable[[], tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         """Return `attention`'s keys and values of `memory`, computed at the first call only.
 

@@ -1,20 +1,12 @@
 """The residual stream with its last sum still open, so that one pass over memory can add and normalise."""
 
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.module import _has_any_global_hook
 
-from addnorm_lib.fused import Backend, Norm, add_norm
-from addnorm_lib.layers.checks import check_choice, check_positive
-
-
-def make_norm(d_model: int, norm: Norm, eps: float, bias: bool) -> nn.LayerNorm | nn.RMSNorm:
-    """Return a new LayerNorm (weight and, unless told otherwise, bias) or RMSNorm (weight)."""
-    check_choice("norm", norm, get_args(Norm))
-    check_positive("eps", eps)
-    return nn.LayerNorm(d_model, eps=eps, bias=bias) if norm == "layer" else nn.RMSNorm(d_model, eps=eps)
+from addnorm_lib.fused import Backend, add_norm
 
 
 class Stream(NamedTuple):

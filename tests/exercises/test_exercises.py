@@ -11,7 +11,7 @@ from addnorm_lib import exercises
 from addnorm_lib.claims import CHAPTERS
 from addnorm_lib.exercises.checking import judge
 from addnorm_lib.exercises.exercise import Exercise, exercise_number
-from addnorm_lib.fused import tiles
+from addnorm_lib.microscope import tiles
 
 ALL = [(number, exercise) for number in exercises._CHAPTERS for exercise in exercises.chapter(number)]
 EACH = pytest.mark.parametrize("exercise", [exercise for _n, exercise in ALL], ids=lambda exercise: exercise.id)

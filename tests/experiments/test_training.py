@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from addnorm_lib.experiments import bench, data, training
-from addnorm_lib.experiments.bench import plain_loop
+from addnorm_lib.experiments import data, training
+from addnorm_lib.experiments import plain_loop as bench
 from addnorm_lib.experiments.depth import DepthNet, depth_runs
+from addnorm_lib.experiments.plain_loop import plain_loop
 from addnorm_lib.experiments.results import Run
 from addnorm_lib.experiments.training import build, train
 

@@ -160,3 +160,14 @@ def test_numpys_whole_numbers_count():
 def test_a_sublayer_that_would_broadcast_is_refused(placement):
     with pytest.raises(ValueError, match=r"sublayer: output of shape \(2, 3, 4\) as x wanted, got \(2, 1, 4\)"):
         AddNorm(4, placement)(torch.ones(2, 3, 4), lambda z: z[:, -1:])
+
+
+def test_full_dropout_leaves_x_in_pre_and_its_norms_in_post():
+    x = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
+    norm = torch.nn.LayerNorm(8)
+    blocks = {place: [AddNorm(8, place, dropout=1.0).train() for _ in range(2)] for place in ("post", "pre")}
+    for place, wanted in {"pre": x, "post": norm(norm(x))}.items():
+        h = x
+        for block in blocks[place]:
+            h = block(h, torch.nn.Linear(8, 8))
+        torch.testing.assert_close(h, wanted)

@@ -1,0 +1,1 @@
+"""Chapter 1: what "+ x" does to values, gradients and information."""

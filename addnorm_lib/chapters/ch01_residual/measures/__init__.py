@@ -1,0 +1,1 @@
+"""What chapter 1 measures, one module a question."""

@@ -1,0 +1,1 @@
+"""What chapter 3 measures, one module a question."""

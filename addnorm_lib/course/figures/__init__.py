@@ -1,0 +1,1 @@
+"""Matplotlib figures that describe themselves in words: what all of them share."""

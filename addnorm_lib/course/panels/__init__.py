@@ -1,0 +1,1 @@
+"""Live panels: the machinery of sliders, pictures and readouts."""

@@ -1,1 +1,0 @@
-"""Matplotlib figures that describe themselves in words."""
