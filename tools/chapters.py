@@ -29,11 +29,12 @@ def claims(chapter: int | None) -> tuple[str, ...]:
     """Return the ids of the claims that the chapter proves."""
     if chapter is None:
         return ()
-    from addnorm_lib.claims import CHAPTERS
+    from addnorm_lib.course.assertions import chapter_claims
 
-    if chapter not in CHAPTERS:
-        raise NotebookError(f"addnorm_lib.claims.CHAPTERS has no chapter {chapter}")
-    return CHAPTERS[chapter]
+    try:
+        return chapter_claims(chapter)
+    except ValueError as error:
+        raise NotebookError(f"chapter {chapter} has no folder that lists its claims ({error})") from None
 
 
 def exercise_of(cell: nbformat.NotebookNode) -> str | None:

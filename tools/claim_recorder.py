@@ -9,7 +9,8 @@ def start(path: str) -> None:
     """Put a recorder in the place of `claim`; it appends a JSON line a call to the file."""
     from IPython import get_ipython
 
-    from addnorm_lib import claims
+    from addnorm_lib import course
+    from addnorm_lib.course import assertions
 
     out, calls, at = Path(path), {}, [0]
 
@@ -17,13 +18,13 @@ def start(path: str) -> None:
         at[0] += 1
 
     def claim(claim_id: str, measured: Any, expected: Any = None, *, says: str | None = None, **bounds: Any) -> None:
-        asserted = claims.assertion(measured, expected, **bounds)
+        asserted = assertions.assertion(measured, expected, **bounds)
         calls[at[0]] = calls.get(at[0], -1) + 1
         told = {
             "cell": at[0],
             "call": calls[at[0]],
             "claim": claim_id,
-            "says": says or claims.STATEMENTS[claim_id],
+            "says": says or assertions.statements()[claim_id],
             "asserted": asserted.text,
             "measured": asserted.measured.tolist(),
             "low": asserted.low.tolist(),
@@ -33,5 +34,5 @@ def start(path: str) -> None:
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
 
-    claims.claim = claim
+    course.claim = assertions.claim = claim
     get_ipython().events.register("pre_run_cell", begin)

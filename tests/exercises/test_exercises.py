@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from addnorm_lib import exercises
-from addnorm_lib.claims import CHAPTERS
+from addnorm_lib.course.assertions import chapter_claims
 from addnorm_lib.exercises.checking import judge
 from addnorm_lib.exercises.exercise import Exercise, exercise_number
 from addnorm_lib.microscope import tiles
@@ -49,7 +49,7 @@ def test_ids_are_unique_in_order_and_of_their_chapter(number):
 @pytest.mark.parametrize(("number", "exercise"), ALL, ids=lambda value: getattr(value, "id", None))
 def test_every_exercise_serves_claims_of_its_chapter_and_has_hints(number, exercise):
     assert exercise.claims
-    assert set(exercise.claims) <= set(CHAPTERS[number])
+    assert set(exercise.claims) <= set(chapter_claims(number))
     assert 2 <= len(exercise.hints) <= 3
     names = [known.name for known in exercise.misconceptions]
     messages = [known.message for known in exercise.misconceptions]

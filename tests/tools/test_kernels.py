@@ -107,7 +107,7 @@ def test_of_a_claims_line_the_measured_number_alone_may_differ(old, new, same):
 
 def test_strict_and_plain_nbval_let_the_measured_number_differ_and_no_bound(notebook_of):
     """In a folder of the project, from another one: nothing is set, and no option is given but --nbval."""
-    path = notebook_of("from addnorm_lib.claims import claim\nclaim('C9', 0.0123, below=0.05, says='so')", "1")
+    path = notebook_of("from addnorm_lib.course import claim\nclaim('C9', 0.0123, below=0.05, says='so')", "1")
     stored = path.read_text("utf-8")
     changed = stored.replace("so: 0.012, below", "so: 0.023, below")
     assert changed != stored

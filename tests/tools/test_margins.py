@@ -57,7 +57,7 @@ def recorded(path, seed_set, out):
 def test_claims_are_recorded_with_other_seeds(tmp_path):
     source = """\
 import numpy as np, torch
-from addnorm_lib.claims import claim
+from addnorm_lib.course import claim
 claim("C1", torch.randn(1, generator=torch.Generator().manual_seed(0)), above=0)
 torch.manual_seed(1)
 claim("C2", [float(torch.randn(1)), np.random.default_rng(2).normal()], 0, atol=1e-9)

@@ -129,5 +129,5 @@ def test_a_chapter_that_the_library_does_not_know_is_named(good, tmp_path, monke
     monkeypatch.undo()
     path = tmp_path / "99_small.ipynb"
     nbformat.write(good, path)
-    with pytest.raises(NotebookError, match="CHAPTERS has no chapter 99"):
+    with pytest.raises(NotebookError, match="chapter 99 has no folder that lists its claims"):
         notebook_lint.problems(path)

@@ -1,4 +1,4 @@
-"""The claims of the chapters, and `claim`, which checks one against a measurement.
+"""`claim`, which checks one of the chapters' claims against a measurement, and `claims`, which says what they are.
 
 A chapter states nothing that it does not run: its cells end in `claim(...)`, which prints what was measured beside what
 was asserted, and raises where the two do not fit. The measured digits differ from machine to machine; where an executed
@@ -7,72 +7,39 @@ notebook is compared with the committed one, tools/nbval.cfg masks them, and not
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from addnorm_lib.messages import N_, _
+from addnorm_lib.course import contents
+from addnorm_lib.messages import _
 
-STATEMENTS: dict[str, str] = {
-    "A2": N_("F(x) has the shape of x, or a projection aligns the two"),
-    "B1": N_("y = x + F(x): with F = 0 the block is exactly the identity"),
-    "B2": N_("learning F ≈ 0 is easier than learning the identity with a stack of nonlinear layers"),
-    "B3": N_("a deeper net can copy the shallower one exactly, so it need never be worse"),
-    "B4": N_("deeper plain nets have a higher training error too: degradation is not overfitting"),
-    "B5": N_("a plain stack multiplies Jacobians: the gradient vanishes or explodes with the gain"),
-    "B6": N_("with a residual the factor is I + J, and near I only while L·s² is small"),
-    "B7": N_("a residual relieves vanishing gradients, it does not abolish vanishing or explosion"),
-    "B8": N_("plain stacks lose early information, residual stacks keep what no branch erases"),
-    "B9": N_("at initialisation the branch's share of the variance is 1/(l + 1)"),
-    "B10": N_(
-        "a residual is the sum, not a copy: it gives a direct path at constant width, a detached copy gives none"
-    ),
-    "B11": N_("a residual does not make depth unlimited: scale, norm and learning rate still matter"),
-    "B12": N_("all else equal, the residual stack is easier to optimise"),
-    "B13": N_("gradients reach early layers by short paths"),
-    "C1": N_("batch, layer, instance and group norm and RMSNorm differ in the numbers that share one statistic"),
-    "C2": N_("layer norm divides by the biased deviation: [1, 2, 3, 4] becomes [−1.34, −0.45, 0.45, 1.34]"),
-    "C3": N_("normalised values have mean 0 and variance σ²/(σ² + ε); nothing confines them to [0, 1]"),
-    "C4": N_("layer norm brings large and small vectors to one scale while σ² is far above ε"),
-    "C5": N_("on (B, T, D) layer norm takes one mean and one variance a token; tokens never mix"),
-    "C6": N_("γ and β scale and shift each feature, alike for all tokens: they cannot undo a token's own μ and σ"),
-    "C7": N_("layer norm removes exactly two degrees of freedom of a token: its mean and its length"),
-    "C8": N_("ε keeps a constant token from dividing by zero"),
-    "C9": N_("a very large scale saturates softmax and a very small one flattens it; behind a norm the scale is gone"),
-    "C10": N_("batch norm lowers the sensitivity to the learning rate, and makes a sample depend on its batch"),
-    "C11": N_("small batches make batch norm's statistics noisy: the mean's deviation falls as 1/√B"),
-    "C12": N_("at B = 1, T = 1 batch norm refuses in training mode and uses running statistics in evaluation mode"),
-    "C13": N_("padding moves batch norm's outputs for real tokens, and layer norm's not"),
-    "C14": N_("layer norm gives a token the same output alone or in a batch, in training or evaluation mode"),
-    "C15": N_("layer norm suits generation token by token; batch norm in training mode leaks the future"),
-    "C16": N_("the tokens of real text differ in their statistics, and a batch of neighbours says less than strangers"),
-    "C17": N_("group norm stands between layer norm (one group) and instance norm (one channel a group)"),
-    "C18": N_("layer norm speeds up convergence and widens the range of learning rates in deep stacks"),
-    "D1": N_("Post-LN is LN(x + F(x)), Pre-LN is x + F(LN(x)), and a Pre-LN stack wants a final norm"),
-    "D2": N_("the order changes gradients and hidden states at initialisation, not only the style"),
-    "D3": N_("Pre-LN trains deep stacks without the warm-up that Post-LN needs"),
-    "D4": N_("Post-LN is not worthless, and Pre-LN has its price: the outcome depends on depth and schedule"),
-    "D6": N_("residual and norm solve different problems: at depth only both together train"),
-    "F1": N_("the fused forward moves 3 tensors' bytes, 4 where the sum is kept"),
-    "F2": N_("eager mode's two lines move 5, for the sum is written and read again; Pre-LN's backward 6, fused 4"),
-    "F3": N_("Add & Norm does so little arithmetic a byte that memory alone decides its time"),
-    "F4": N_("two passes over the rounded sum give what eager mode gives on x + residual"),
-    "F5": N_("backward needs two numbers a row, c1 and c2, and no more"),
-    "F6": N_("the gradients of γ and β are partial sums in a fixed order: the same bits in every run"),
-    "F7": N_("block shapes depend on D and dtype alone, so a row has the same bits alone and in any batch"),
-    "F8": N_("small shapes are bound by the call, not by the bytes"),
-    "F9": N_("masked lanes let a tile of a power of two hold any D, if they are masked twice"),
-    "F10": N_("mean and variance of two parts merge exactly into the whole's"),
-    "F11": N_("the layers compute each sum together with the norm that follows it, even in the next layer"),
-}
 
-CHAPTERS: dict[int, tuple[str, ...]] = {
-    1: ("A2", "B1", "B2", "B5", "B6", "B7", "B8", "B9", "B10", "B13"),
-    2: ("B3", "B4", "B7", "B11", "B12"),
-    3: tuple(f"C{number}" for number in range(1, 19)),
-    4: ("D1", "D2", "D3", "D4", "D6"),
-    6: tuple(f"F{number}" for number in range(1, 12)),
-}
+@cache
+def _chapters() -> dict[int, dict[str, str]]:
+    """Return every chapter's claims with their sentences, as the chapters' own folders list them."""
+    found = {number: import_module(f"{package}.claims") for number, package in contents.chapters().items()}
+    stated = {claim_id: text for module in found.values() for claim_id, text in module.STATEMENTS.items()}
+    proven = {number: [*module.STATEMENTS, *getattr(module, "AGAIN", ())] for number, module in found.items()}
+    return {number: {i: stated[i] for i in sorted(ids, key=_in_order)} for number, ids in proven.items()}
+
+
+def _in_order(claim_id: str) -> tuple[str, int]:
+    return claim_id[0], int(claim_id[1:])
+
+
+def statements() -> dict[str, str]:
+    """Return every claim's sentence, by its id."""
+    return {claim_id: text for ids in _chapters().values() for claim_id, text in ids.items()}
+
+
+def chapter_claims(number: int) -> tuple[str, ...]:
+    """Return the ids of the claims that a chapter proves. Raises ValueError for a chapter that there is not."""
+    if number not in _chapters():
+        raise ValueError(f"number: one of {', '.join(map(str, _chapters()))} wanted, got {number!r}")
+    return tuple(_chapters()[number])
 
 
 class ClaimError(AssertionError):
@@ -202,9 +169,9 @@ def claim(
     Raises ClaimError, with the measured value, when the claim does not hold, and ValueError for an unknown id or
     arguments that do not fit.
     """
-    if claim_id not in STATEMENTS:
-        raise ValueError(f"claim_id: one of {', '.join(STATEMENTS)} wanted, got {claim_id!r}")
-    statement = says if says is not None else _(STATEMENTS[claim_id])
+    if claim_id not in statements():
+        raise ValueError(f"claim_id: one of {', '.join(statements())} wanted, got {claim_id!r}")
+    statement = says if says is not None else _(statements()[claim_id])
     asserted = assertion(measured, expected, rtol=rtol, atol=atol, above=above, below=below)
     if not asserted.measured.size:
         if not asserted.truth:
@@ -222,11 +189,10 @@ def claims(*wanted: str | int) -> None:
 
     Raises ValueError for an id or a chapter that there is not.
     """
-    for one in wanted or CHAPTERS:
-        ids = CHAPTERS.get(one, (one,) if one in STATEMENTS else ()) if isinstance(one, str | int) else ()
-        if not ids:
-            raise ValueError(
-                f"wanted: a chapter ({', '.join(map(str, CHAPTERS))}) or one of {', '.join(STATEMENTS)}, got {one!r}"
-            )
-        for claim_id in ids:
-            print(f"{claim_id:<4} {_(STATEMENTS[claim_id])}")
+    for one in wanted or _chapters():
+        known = {claim_id: {claim_id: text} for claim_id, text in statements().items()} | _chapters()
+        if not isinstance(one, str | int) or one not in known:
+            chapters, ids = (", ".join(map(str, some)) for some in (_chapters(), statements()))
+            raise ValueError(f"wanted: a chapter ({chapters}) or one of {ids}, got {one!r}")
+        for claim_id, text in known[one].items():
+            print(f"{claim_id:<4} {_(text)}")

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from addnorm_lib.claims import CHAPTERS, STATEMENTS, ClaimError, claim, claims
+from addnorm_lib.course import contents
+from addnorm_lib.course.assertions import ClaimError, chapter_claims, claim, claims, statements
 
+STATEMENTS = statements()
 SOME = next(iter(STATEMENTS))
 
 
 def test_every_chapters_claims_have_a_statement_and_every_statement_a_chapter():
-    named = [claim_id for ids in CHAPTERS.values() for claim_id in ids]
+    named = [claim_id for number in contents.chapters() for claim_id in chapter_claims(number)]
     assert set(named) == set(STATEMENTS)
     assert all(re.fullmatch(r"[A-Z]+\d+", claim_id) for claim_id in STATEMENTS)
     assert all(statement.strip() for statement in STATEMENTS.values())
@@ -83,7 +85,11 @@ def test_claims_are_looked_up_by_id_and_by_chapter(capsys):
     claims(SOME)
     assert capsys.readouterr().out == f"{SOME:<4} {STATEMENTS[SOME]}\n"
     claims(3)
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CHAPTERS[3])
+    assert (
+        [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+        == list(chapter_claims(3))
+        == [f"C{number}" for number in range(1, 19)]
+    )
     claims()
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} == set(STATEMENTS)
