@@ -85,11 +85,8 @@ def test_claims_are_looked_up_by_id_and_by_chapter(capsys):
     claims(SOME)
     assert capsys.readouterr().out == f"{SOME:<4} {STATEMENTS[SOME]}\n"
     claims(3)
-    assert (
-        [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-        == list(chapter_claims(3))
-        == [f"C{number}" for number in range(1, 19)]
-    )
+    told = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == list(chapter_claims(3)) == [f"C{number}" for number in range(1, 19)]
     claims()
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} == set(STATEMENTS)

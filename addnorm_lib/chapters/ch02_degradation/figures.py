@@ -61,13 +61,12 @@ def depth_sweep(results: Results) -> Picture:
     right.set_ylabel(_("error (%)"))
     right.legend(fontsize=9)
     text = _(
-        "Final training loss, and training and test error, against depth. The plain nets' loss is lowest at depth "
-        "{best} and highest at depth {worst}; at depth {deepest} the residual nets' is lower by a factor {factor}. "
-        "Bars: lowest and highest of {seeds} seeds."
+        "Final training loss, and training and test error, against depth. At depth {deepest} the plain nets' loss is "
+        "their lowest times a factor {rise}, and the residual nets' is lower by a factor {factor}. Bars: lowest and "
+        "highest of {seeds} seeds."
     ).format(
-        best=depths[int(loss["plain"].argmin())],
-        worst=depths[int(loss["plain"].argmax())],
         deepest=depths[-1],
+        rise=between(loss["plain"][-1] / loss["plain"].min(), 1, 100),
         factor=between(loss["plain"][-1] / loss["residual"][-1], 1, 100),
         seeds=results.column("train_loss").shape[1],
     )
