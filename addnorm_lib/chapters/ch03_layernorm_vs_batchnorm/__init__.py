@@ -1,0 +1,1 @@
+"""Chapter 3: layer norm, batch norm and their relatives."""
