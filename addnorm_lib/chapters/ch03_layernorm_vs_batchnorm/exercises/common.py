@@ -18,9 +18,3 @@ def floats(*values: Any) -> torch.Tensor:
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     """Return standard normal numbers of this shape, float32, the same for the same seed."""
     return inputs.normal(*shape, seed=seed).float()
-
-
-def standardise(x: torch.Tensor, eps: float, dim: Any = -1, correction: int = 0) -> torch.Tensor:
-    """Return (x − μ)/√(σ² + ε), with mean and variance over `dim`."""
-    mean, var = x.mean(dim=dim, keepdim=True), x.var(dim=dim, correction=correction, keepdim=True)
-    return (x - mean) / torch.sqrt(var + eps)
