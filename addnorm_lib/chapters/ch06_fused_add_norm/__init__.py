@@ -1,0 +1,1 @@
+"""Chapter 6: what a GPU does with Add & Norm."""
