@@ -1,5 +1,7 @@
 """Settings that every test shares."""
 
+import functools
+import gettext
 import os
 
 os.environ["ADDNORM_LANG"] = "en"
@@ -7,6 +9,8 @@ os.environ["ADDNORM_LANG"] = "en"
 import pytest
 import torch
 from hypothesis import settings
+
+from addnorm_lib import messages
 
 settings.register_profile("addnorm", deadline=None, derandomize=True, database=None)
 settings.load_profile("addnorm")
@@ -17,6 +21,28 @@ def _one_thread_and_a_fixed_seed():
     """One thread is several times faster than two at these sizes, and the numbers repeat."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+@functools.cache
+def _template():
+    from tools import strings
+
+    return {message.id for message in strings.template()}
+
+
+@pytest.fixture
+def translatable(monkeypatch):
+    """Record every string that a test looks up, and hold that the translators' template has it."""
+    looked_up = set()
+
+    class Recording(gettext.NullTranslations):
+        def gettext(self, message):
+            looked_up.add(message)
+            return message
+
+    monkeypatch.setattr(messages, "_catalogue", lambda language: Recording())
+    yield looked_up
+    assert looked_up <= _template()
 
 
 def pytest_collection_modifyitems(items):

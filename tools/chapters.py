@@ -20,7 +20,7 @@ def exercises(chapter: int | None) -> Sequence[Any]:
     """Return the chapter's exercises: objects with `id`, `claims`, `stub` and `solution_source`."""
     if chapter is None:
         return ()
-    from addnorm_lib.exercises import chapter as exercises_of
+    from addnorm_lib.course.exercises.registry import chapter as exercises_of
 
     return exercises_of(chapter)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from addnorm_lib import exercises
-from addnorm_lib.exercises.checking import judge
+from addnorm_lib.course.exercises.judging import judge
 from addnorm_lib.exercises.placement import gradient_slope, stack_loss
 
 BY_NAME = {exercise.name: exercise for exercise in exercises.chapter(4)}

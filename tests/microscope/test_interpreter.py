@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from addnorm_lib import reference
-from addnorm_lib.exercises.fused import forward_tile
+from addnorm_lib.chapters.ch06_fused_add_norm.exercises.ex02_forward_tile import forward_tile
 from addnorm_lib.microscope import interpreter, tiles
 from addnorm_lib.microscope.interpreter import step_through, try_in_triton
 

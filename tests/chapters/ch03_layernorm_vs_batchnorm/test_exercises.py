@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from addnorm_lib import reference
-from addnorm_lib.exercises import chapter
-from addnorm_lib.exercises.checking import judge
-from addnorm_lib.exercises.suspects import SUSPECTS, show_suspects
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.suspects import SUSPECTS, show_suspects
+from addnorm_lib.course.exercises.judging import judge
+from addnorm_lib.course.exercises.registry import chapter
 
 EXERCISE = {exercise.id: exercise for exercise in chapter(3)}
 REDUCED = EXERCISE["3.3"].solve

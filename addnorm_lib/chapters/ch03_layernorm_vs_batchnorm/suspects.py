@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from addnorm_lib.exercises.source import Source
+from addnorm_lib.course.exercises.source import Source
 
 
 def suspect_a(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

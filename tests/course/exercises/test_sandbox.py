@@ -16,7 +16,7 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
-from addnorm_lib.exercises.sandbox import call
+from addnorm_lib.course.exercises.sandbox import call
 
 
 def spin():
@@ -217,7 +217,7 @@ def test_a_function_that_swallows_the_deadline_and_returns_has_run_out_of_time()
 
 def test_exit_does_not_end_the_kernel_of_a_notebook():
     cell = """
-    from addnorm_lib.exercises import check
+    from addnorm_lib.course import check
 
     def residual_block(x, branch):
         exit()
@@ -228,7 +228,7 @@ def test_exit_does_not_end_the_kernel_of_a_notebook():
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(textwrap.dedent(cell)), nbformat.v4.new_code_cell("print('alive')")]
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     NotebookClient(notebook, kernel_name="python3", timeout=600, resources={"metadata": {"path": str(root)}}).execute()
     line, alive = ("".join(o.get("text", "") for o in c.outputs) for c in notebook.cells)
     assert line.startswith("✗ 1.1 your function raised SystemExit (line 2: exit())")
