@@ -1,0 +1,1 @@
+"""Chapter 4: Post-LN and Pre-LN."""
