@@ -75,7 +75,7 @@ def _contract(path: Path, code: list[Cell]) -> Iterator[str]:
         if exercise.id not in stubs:
             yield f'exercise {exercise.id} has no stub cell (metadata {{"addnorm": {{"exercise": "{exercise.id}"}}}})'
         elif stubs.pop(exercise.id) != exercise.stub.rstrip("\n"):
-            yield f"the stub cell of exercise {exercise.id} differs from its `stub` in addnorm_lib.exercises"
+            yield f"the stub cell of exercise {exercise.id} differs from its `stub` in the library"
         if not re.search(rf"\bcheck\(\s*[\"']{re.escape(exercise.id)}[\"']", source):
             yield f'exercise {exercise.id} is never checked: wanted check("{exercise.id}", …)'
         elif not re.search(rf"○ {re.escape(exercise.id)}\b", printed):

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from addnorm_lib.experiments.network_stack import Note
 from addnorm_lib.experiments.per_seed import EPS, linear, normalised
 from addnorm_lib.experiments.results import Run, split_settings
-from addnorm_lib.experiments.training import Note
 from addnorm_lib.layers import NORMS
 from addnorm_lib.layers.norms import make_norm
 

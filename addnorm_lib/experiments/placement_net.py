@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from addnorm_lib.experiments.network_stack import Note
 from addnorm_lib.experiments.per_seed import State, linear, normalised
-from addnorm_lib.experiments.training import Note
 from addnorm_lib.layers import NORMS, PLACEMENTS, Encoder, deepnorm, deepnorm_init_, residual_block
 
 _ORDERS = {**{name: name for name in PLACEMENTS}, "scaled": "pre", "deepnorm": "post"}  # where each puts the norms

@@ -14,8 +14,9 @@ import torch.nn.functional as F
 
 from addnorm_lib.experiments import data as datasets
 from addnorm_lib.experiments.depth import DepthNet
+from addnorm_lib.experiments.network_stack import build
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import build, train
+from addnorm_lib.experiments.training import train
 
 
 def plain_loop(run: Run, seed: int, device: str = "cpu") -> list[float]:

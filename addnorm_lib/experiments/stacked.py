@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from addnorm_lib.experiments import data as datasets
+from addnorm_lib.experiments.network_stack import build
 from addnorm_lib.experiments.per_seed import State
 from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Record, Run
 from addnorm_lib.experiments.statistics import checked_seeds
-from addnorm_lib.experiments.training import build
 
 _TOGETHER = 8  # seeds in one stack, which bounds the memory that 64 layers take
 

@@ -8,9 +8,9 @@ import torch
 
 from addnorm_lib import reference
 from addnorm_lib.experiments import stacked
+from addnorm_lib.experiments.network_stack import build
 from addnorm_lib.experiments.placement_net import PlacementNet
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import build
 from addnorm_lib.layers import Encoder, deepnorm
 
 ALL = ("post", "pre", "sandwich", "branch", "scaled", "deepnorm")

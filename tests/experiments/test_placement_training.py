@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from addnorm_lib.experiments import data, placement_training
-from addnorm_lib.experiments.training import build, train
+from addnorm_lib.experiments.network_stack import build
+from addnorm_lib.experiments.training import train
 
 
 def test_grids_name_their_runs():

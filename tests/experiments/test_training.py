@@ -17,9 +17,10 @@ from torch import nn
 from addnorm_lib.experiments import data, training
 from addnorm_lib.experiments import plain_loop as bench
 from addnorm_lib.experiments.depth import DepthNet, depth_runs
+from addnorm_lib.experiments.network_stack import build
 from addnorm_lib.experiments.plain_loop import plain_loop
 from addnorm_lib.experiments.results import Run
-from addnorm_lib.experiments.training import build, train
+from addnorm_lib.experiments.training import train
 
 
 class TokenNet(nn.Module):

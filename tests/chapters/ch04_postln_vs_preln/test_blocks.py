@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from addnorm_lib import exercises
-from addnorm_lib.exercises.anonymous import anonymous_blocks
+from addnorm_lib.chapters.ch04_postln_vs_preln.blocks import anonymous_blocks
+from addnorm_lib.course.exercises.registry import chapter
 from addnorm_lib.layers import AddNorm
 
 BLOCKS = anonymous_blocks()
-ANSWER = next(exercise.solve for exercise in exercises.chapter(4) if exercise.name == "placements")
+ANSWER = next(exercise.solve for exercise in chapter(4) if exercise.name == "placements")
 
 
 @pytest.mark.parametrize("name", BLOCKS)

@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from addnorm_lib import exercises
+from addnorm_lib.chapters.ch04_postln_vs_preln.exercises.ex11_gradient_slope import gradient_slope
+from addnorm_lib.chapters.ch04_postln_vs_preln.stack_loss import stack_loss
 from addnorm_lib.course.exercises.judging import judge
-from addnorm_lib.exercises.placement import gradient_slope, stack_loss
+from addnorm_lib.course.exercises.registry import chapter
 
-BY_NAME = {exercise.name: exercise for exercise in exercises.chapter(4)}
+BY_NAME = {exercise.name: exercise for exercise in chapter(4)}
 DEPTHS = [2, 4, 8, 16, 32]
 
 
