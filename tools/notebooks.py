@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     portable = commands.add_parser("portable", help="run under strict nbval in every setting that this machine has")
     portable.add_argument("paths", nargs="*", type=Path)
     portable.add_argument("--far", action="store_true", help="only the setting farthest from a usual machine")
+    portable.add_argument("-o", "--out", type=Path, help="where to write the page (docs/portability.md)")
     measuring = commands.add_parser("margins", help="measure how far each claim stands from its bound")
     measuring.add_argument("paths", nargs="*", type=Path)
     measuring.add_argument("--seed-sets", type=int, default=10, help="how many sets of random numbers (default 10)")
@@ -77,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "portable":
                 outcomes = portability.run(paths, [portability.FAR] if asked.far else list(portability.grid()))
                 print(portability.table(outcomes))
+                if asked.out is not None:
+                    asked.out.write_text(portability.page(outcomes), "utf-8")
                 return any(outcome.problem for outcome in outcomes)
             case "margins":
                 page = margins.table(margins.measure(paths, asked.seed_sets, asked.records.resolve()))

@@ -1,5 +1,6 @@
 """Run notebooks in every setting that this machine can imitate, under strict nbval, and tell what differs."""
 
+import datetime
 import multiprocessing
 import re
 import tempfile
@@ -9,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from addnorm_lib.__main__ import environment
 from tools import bootstrap
 from tools.kernels import NotebookError, strict
 from tools.settings import OWN, SHORTENED, Setting, instruction_sets, texts, was_read
@@ -81,6 +83,27 @@ def run(paths: Sequence[Path], settings: Sequence[Setting], report=print) -> lis
                 if setting.text != OWN and not outcome.problem:
                     readers[outcome.notebook] = outcome.read_text
     return outcomes
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """Return a Markdown page: when and where the settings were run, and their table."""
+    here = environment()
+    told = {name: here[name] for name in ("Python", "processor", "instructions", "packages")}
+    return "\n".join(
+        [
+            "# Portability",
+            "",
+            "Strict nbval of every notebook, as stored, in each setting; seconds with two notebooks side by side.",
+            "Training records are shared within one setting's instructions and text, so that a later row of the same",
+            "instructions trains less. Written by `python -m tools.notebooks portable -o docs/portability.md` on",
+            f"{datetime.date.today():%d %B %Y}.",
+            "",
+            *(f"- {name}: {value}" for name, value in told.items()),
+            "",
+            table(outcomes),
+            "",
+        ]
+    )
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

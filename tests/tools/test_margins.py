@@ -84,4 +84,5 @@ def test_what_differs_in_a_setting_is_told_with_its_cell(tmp_path):
     assert [bool(outcome.problem) for outcome in outcomes] == [False, True]
     assert "Cell 1" in outcomes[1].problem
     rows = portability.table(outcomes).splitlines()
+    assert rows[2] in portability.page(outcomes) and "processor" in portability.page(outcomes)
     assert rows[2].startswith("| own instructions, 1 thread, text own, pinned | ") and rows[3].endswith("| ✗ |")

@@ -1,6 +1,7 @@
 """What an exercise is: a solution, what an answer is tried on, and the wrong answers that it knows by name."""
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,9 +87,16 @@ class ValueExercise(Exercise):
     solution_source: str
 
 
+def _heading(about: str) -> tuple[str, str]:
+    """Return the id and the title of an exercise from its file's first line, "3.2: RMSNorm, from the formula."."""
+    match = re.match(r"(\d+\.\d+): (.*?)\.?$", about.splitlines()[0] if about else "")
+    if match is None:
+        raise ValueError(f'about: the file\'s docstring wanted, which begins "3.2: title.", got {about!r}')
+    return match[1], match[2]
+
+
 def exercise(
-    id: str,
-    title: str,
+    about: str,
     solve: Callable[..., Any],
     cases: Callable[[], list[tuple[Any, ...]]],
     mistakes: str,
@@ -100,8 +108,10 @@ def exercise(
 ) -> FunctionExercise:
     """Make an exercise of a function and of the texts beside it: its `mistakes` and `starter` as edits, its `hints`.
 
-    `options` are the fields of `FunctionExercise`. Raises ValueError where a mistake is no edit of the solution.
+    `about` is the docstring of the exercise's file, which begins with its id and title; `options` are the fields of
+    `FunctionExercise`. Raises ValueError where a mistake is no edit of the solution.
     """
+    id, title = _heading(about)
 
     def made(edit: str, name: str) -> Callable[..., Any]:
         try:
@@ -126,8 +136,7 @@ def exercise(
 
 
 def table(
-    id: str,
-    title: str,
+    about: str,
     name: str,
     solve: dict[str, Any],
     mistakes: str,
@@ -141,9 +150,11 @@ def table(
 ) -> ValueExercise:
     """Make an exercise of a table to fill in: its `mistakes` change entries, `task` stands above its stub, as comments.
 
-    The stub holds the table's keys, unless not `keys_given`. `read_value(value, right)` makes an entry of a value as a
-    mistake writes it. Raises ValueError where a mistake changes no entry.
+    `about` is the docstring of the exercise's file, which begins with its id and title. The stub holds the table's
+    keys, unless not `keys_given`. `read_value(value, right)` makes an entry of a value as a mistake writes it. Raises
+    ValueError where a mistake changes no entry.
     """
+    id, title = _heading(about)
 
     def made(told: edits.Told) -> dict[str, Any]:
         try:

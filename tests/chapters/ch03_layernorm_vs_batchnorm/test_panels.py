@@ -13,7 +13,7 @@ from matplotlib.patches import PathPatch
 
 from addnorm_lib import reference
 from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm import panels
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import FEATURES, NORMS, TOKENS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import FEATURES, NORMS, TOKENS
 from addnorm_lib.course.panels.vector import LARGEST, MAX_FEATURES, PRESETS
 
 FINITE = st.floats(-LARGEST, LARGEST).filter(lambda value: value == 0 or abs(value) > 1e-12)

@@ -115,11 +115,11 @@ def test_a_block_that_says_no_mistake_is_refused(block):
 
 def test_an_exercise_is_refused_where_one_of_its_mistakes_is_no_edit():
     with pytest.raises(ValueError, match=r"9.9, minus: 'x - scaled' is not in the solution"):
-        exercise("9.9", "", solve, lambda: [(3, 4)], "minus: x - scaled → x\n    Why?", "", claims="")
+        exercise("9.9: one.", solve, lambda: [(3, 4)], "minus: x - scaled → x\n    Why?", "", claims="")
 
 
 def test_a_starter_is_an_edit_too():
-    asked = exercise("9.9", "", solve, lambda: [(3, 4)], BLOCK, "Think.", claims="A1 A2", starter="x + → x -")
+    asked = exercise("9.9: one.", solve, lambda: [(3, 4)], BLOCK, "Think.", claims="A1 A2", starter="x + → x -")
     assert asked.starter(3, 4) == -9
     assert asked.stub == asked.solution_source.replace("x + scaled", "x - scaled")
     assert asked.claims == ("A1", "A2")
@@ -135,14 +135,14 @@ grass: gr → blue
 
 
 def test_a_mistake_in_a_table_changes_its_entries():
-    asked = table("9.8", "", "colours", COLOURS, MISTAKES, "Look.", claims="A1", task="Which colour?\nSay.")
+    asked = table("9.8: one.", "colours", COLOURS, MISTAKES, "Look.", claims="A1", task="Which colour?\nSay.")
     assert [known.wrong for known in asked.misconceptions] == [
         {"the sky": "yellow", "the sun": "blue", "grass": "green"},
         {**COLOURS, "grass": "blue"},
     ]
     assert asked.stub.startswith('# Which colour?\n# Say.\ncolours = {\n    "the sky": ...,\n')
     assert asked.solution_source.splitlines()[1] == '    "the sky": "blue",'
-    blank = table("9.8", "", "colours", COLOURS, "", "", claims="A1", task="Which?", keys_given=False)
+    blank = table("9.8: one.", "colours", COLOURS, "", "", claims="A1", task="Which?", keys_given=False)
     assert blank.stub == "# Which?\ncolours = ..."
     assert blank.solution_source == 'colours = {"the sky": "blue", "the sun": "yellow", "grass": "green"}'
 
@@ -157,4 +157,10 @@ def test_a_mistake_in_a_table_changes_its_entries():
 )
 def test_an_edit_of_a_table_that_does_not_fit_is_refused(edit, why):
     with pytest.raises(ValueError, match=why):
-        table("9.8", "", "colours", COLOURS, f"a: {edit}\n    Why?", "", claims="A1", task="")
+        table("9.8: one.", "colours", COLOURS, f"a: {edit}\n    Why?", "", claims="A1", task="")
+
+
+@pytest.mark.parametrize("about", ["", "one", "9: one", "9.9 one"])
+def test_an_exercise_without_a_heading_is_refused(about):
+    with pytest.raises(ValueError, match=r"about: the file's docstring wanted"):
+        exercise(about, solve, lambda: [(3, 4)], "", "", claims="")

@@ -44,4 +44,4 @@ The block has two roads from input to output: one around F, one through it.
 Call branch(x) once and add its result to x.
 """
 
-EXERCISE = exercise("1.1", "the residual block", residual_block, _cases, MISTAKES, HINTS, claims="B1")
+EXERCISE = exercise(__doc__, residual_block, _cases, MISTAKES, HINTS, claims="B1")

@@ -1,4 +1,4 @@
-"""1.2: a projection shortcut."""
+"""1.2: a projection shortcut, for an F that changes the width."""
 
 import torch
 
@@ -47,12 +47,4 @@ F(x) has width D_out already. Which matrix takes a row of x from D_in to D_out?
 For rows, W_s x is written x @ weight.T.
 """
 
-EXERCISE = exercise(
-    "1.2",
-    "a projection shortcut, for an F that changes the width",
-    projected_block,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="A2",
-)
+EXERCISE = exercise(__doc__, projected_block, _cases, MISTAKES, HINTS, claims="A2")

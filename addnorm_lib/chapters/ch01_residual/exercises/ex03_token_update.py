@@ -1,4 +1,4 @@
-"""1.3: a broadcast that passes silently."""
+"""1.3: find the bug: a broadcast that passes silently."""
 
 import torch
 
@@ -39,13 +39,4 @@ Print update.shape beside x.shape. Which of the two should differ from the other
 A size of 1 is stretched to T without a word. Which slice makes it 1?
 """
 
-EXERCISE = exercise(
-    "1.3",
-    "find the bug: a broadcast that passes silently",
-    token_update,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="A2",
-    starter="tanh(x → tanh(x[:, -1:]",
-)
+EXERCISE = exercise(__doc__, token_update, _cases, MISTAKES, HINTS, claims="A2", starter="tanh(x → tanh(x[:, -1:]")

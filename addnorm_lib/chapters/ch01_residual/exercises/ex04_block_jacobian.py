@@ -41,4 +41,4 @@ Differentiate the two roads apart: what is ∂x/∂x?
 torch.func.jacrev(branch)(x) is the Jacobian of F; torch.eye(D, dtype=x.dtype) is the identity.
 """
 
-EXERCISE = exercise("1.4", "the Jacobian of a block", block_jacobian, _cases, MISTAKES, HINTS, claims="B6")
+EXERCISE = exercise(__doc__, block_jacobian, _cases, MISTAKES, HINTS, claims="B6")

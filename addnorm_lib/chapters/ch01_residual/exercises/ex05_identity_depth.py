@@ -1,4 +1,4 @@
-"""1.5: how deep a block stays near the identity."""
+"""1.5: measure a branch, and predict how deep ≈ I holds."""
 
 import math
 
@@ -45,6 +45,4 @@ torch.func.jacrev(branch)(x) gives J; s = J.norm() / √D.
 Solve (1 + s²)^L − 1 = deviation² for L with logarithms, then round down.
 """
 
-EXERCISE = exercise(
-    "1.5", "measure a branch, and predict how deep ≈ I holds", identity_depth, _cases, MISTAKES, HINTS, claims="B6"
-)
+EXERCISE = exercise(__doc__, identity_depth, _cases, MISTAKES, HINTS, claims="B6")

@@ -37,6 +37,4 @@ In how many ways can a path pick k of the n_blocks branches? Python's math.comb 
 Paths of length k have energy comb(n_blocks, k) · s^(2k) together; divide by the sum over k.
 """
 
-EXERCISE = exercise(
-    "1.6", "which paths carry the gradient", path_shares, _cases, MISTAKES, HINTS, claims="B13", rtol=1e-9
-)
+EXERCISE = exercise(__doc__, path_shares, _cases, MISTAKES, HINTS, claims="B13", rtol=1e-9)

@@ -41,4 +41,4 @@ How long is x's shadow on the unit vector u? It is x·u.
 Take that shadow away: F(x) = −(x·u) u with u = direction / ‖direction‖.
 """
 
-EXERCISE = exercise("1.7", "an F that erases a subspace", erase, _cases, MISTAKES, HINTS, claims="B8")
+EXERCISE = exercise(__doc__, erase, _cases, MISTAKES, HINTS, claims="B8")

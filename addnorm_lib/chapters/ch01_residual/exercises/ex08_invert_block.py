@@ -42,4 +42,4 @@ Write the equation as x = y − F(x) and read it as an instruction.
 Begin with x = y; in each of n_steps rounds compute y − branch(x) and call it x.
 """
 
-EXERCISE = exercise("1.8", "an F that can erase nothing", invert_block, _cases, MISTAKES, HINTS, claims="B8 B7")
+EXERCISE = exercise(__doc__, invert_block, _cases, MISTAKES, HINTS, claims="B8 B7")

@@ -1,4 +1,4 @@
-"""2.1: the deep copy."""
+"""2.1: the deep copy: layers that change nothing."""
 
 import torch
 
@@ -36,6 +36,4 @@ What is relu(h) when h ≥ 0 already? So what must W h be?
 The identity matrix, once for each layer: torch.eye(width), repeated.
 """
 
-EXERCISE = exercise(
-    "2.1", "the deep copy: layers that change nothing", copy_weights, _cases, MISTAKES, HINTS, claims="B3"
-)
+EXERCISE = exercise(__doc__, copy_weights, _cases, MISTAKES, HINTS, claims="B3")

@@ -53,4 +53,4 @@ First the differences, seed by seed; then their mean.
 The standard error of a mean is the differences' standard deviation (with S − 1) divided by √S.
 """
 
-EXERCISE = exercise("2.2", "the degradation gap, with its error", degradation_gap, _cases, MISTAKES, HINTS, claims="B4")
+EXERCISE = exercise(__doc__, degradation_gap, _cases, MISTAKES, HINTS, claims="B4")

@@ -29,14 +29,4 @@ Look at the training error first: does it rise with depth?
 Falling train, rising test: overfitting. Both rising: degradation. A jump to guessing: divergence.
 """
 
-EXERCISE = table(
-    "2.3",
-    "four curves, four diagnoses",
-    "diagnosis",
-    DIAGNOSED,
-    MISTAKES,
-    HINTS,
-    claims="B4",
-    task=TASK,
-    keys_given=False,
-)
+EXERCISE = table(__doc__, "diagnosis", DIAGNOSED, MISTAKES, HINTS, claims="B4", task=TASK, keys_given=False)

@@ -1,4 +1,4 @@
-"""2.4: a residual block without a norm."""
+"""2.4: a residual block that trains at depth 32 without a norm."""
 
 import math
 
@@ -53,12 +53,4 @@ With a factor c on F, the variance grows by 1 + c² a block. Which c makes that 
 c = 1/√L, on the branch only; math.sqrt(depth) is √L.
 """
 
-EXERCISE = exercise(
-    "2.4",
-    "a residual block that trains at depth 32 without a norm",
-    normless_block,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="B11 B7",
-)
+EXERCISE = exercise(__doc__, normless_block, _cases, MISTAKES, HINTS, claims="B11 B7")

@@ -1,4 +1,4 @@
-"""2.5: a batch-norm residual block."""
+"""2.5: find the bug in a batch-norm residual block."""
 
 import torch
 
@@ -47,8 +47,7 @@ Give the normalised values a name of their own, so that x in the sum is the bloc
 """
 
 EXERCISE = exercise(
-    "2.5",
-    "find the bug in a batch-norm residual block",
+    __doc__,
     bn_residual_block,
     _cases,
     MISTAKES,

@@ -1,4 +1,4 @@
-"""2.6: how alike the gradients are."""
+"""2.6: an experiment: how alike are the gradients?."""
 
 import torch
 
@@ -54,6 +54,4 @@ The rows do not mix, so the gradient of function(x).sum() holds every row's own 
 Divide each row by its length; G @ G.T holds all cosines. Leave the diagonal out of the mean.
 """
 
-EXERCISE = exercise(
-    "2.6", "an experiment: how alike are the gradients?", gradient_correlation, _cases, MISTAKES, HINTS, claims="B12"
-)
+EXERCISE = exercise(__doc__, gradient_correlation, _cases, MISTAKES, HINTS, claims="B12")

@@ -113,6 +113,4 @@ x.var(dim=-1, correction=0, keepdim=True) is the biased σ²; divide x − μ by
 γ and β are (D,) and line up with the last axis by themselves: weight * normalised + bias.
 """
 
-EXERCISE = exercise(
-    "3.1", "layer norm from the formula", layer_norm, _cases, MISTAKES, HINTS, claims="C2 C5 C6 C8", **FLOAT32
-)
+EXERCISE = exercise(__doc__, layer_norm, _cases, MISTAKES, HINTS, claims="C2 C5 C6 C8", **FLOAT32)

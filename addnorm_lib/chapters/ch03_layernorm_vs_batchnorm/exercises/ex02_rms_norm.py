@@ -1,4 +1,4 @@
-"""3.2: RMSNorm from the formula."""
+"""3.2: RMSNorm: layer norm without the mean."""
 
 import torch
 
@@ -73,6 +73,4 @@ RMS read backwards: square, mean, root. No mean of x itself occurs.
 (x**2).mean(dim=-1, keepdim=True), plus eps, under torch.sqrt; then x over it, times weight.
 """
 
-EXERCISE = exercise(
-    "3.2", "RMSNorm: layer norm without the mean", rms_norm, _cases, MISTAKES, HINTS, claims="C1", **FLOAT32
-)
+EXERCISE = exercise(__doc__, rms_norm, _cases, MISTAKES, HINTS, claims="C1", **FLOAT32)

@@ -1,4 +1,4 @@
-"""3.3: over which axes each norm takes its mean."""
+"""3.3: which axes share one mean."""
 
 from typing import Any
 
@@ -112,8 +112,7 @@ LayerNorm counts from the end; batch norm reduces all but axis 1; instance norm 
 """
 
 EXERCISE = table(
-    "3.3",
-    "which axes share one mean",
+    __doc__,
     "reduced",
     REDUCED,
     MISTAKES,

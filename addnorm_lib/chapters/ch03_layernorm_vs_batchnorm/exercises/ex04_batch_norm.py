@@ -103,6 +103,4 @@ In training: mean and x.var(dim=0, correction=0) for y; x.var(dim=0, correction=
 New names on the left: running_var = (1 - momentum) * running_var + …; running_var *= … would change it.
 """
 
-EXERCISE = exercise(
-    "3.4", "batch norm, in training and in evaluation", batch_norm, _cases, MISTAKES, HINTS, claims="C10 C12", **FLOAT32
-)
+EXERCISE = exercise(__doc__, batch_norm, _cases, MISTAKES, HINTS, claims="C10 C12", **FLOAT32)

@@ -1,4 +1,4 @@
-"""3.5: group norm."""
+"""3.5: group norm, between layer norm and instance norm."""
 
 import torch
 
@@ -73,13 +73,4 @@ reshape can do the grouping: which shape puts all numbers of a group on one axis
 x.reshape(N, n_groups, -1), normalise over the last axis as layer norm does, reshape back.
 """
 
-EXERCISE = exercise(
-    "3.5",
-    "group norm, between layer norm and instance norm",
-    group_norm,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="C17",
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, group_norm, _cases, MISTAKES, HINTS, claims="C17", **FLOAT32)

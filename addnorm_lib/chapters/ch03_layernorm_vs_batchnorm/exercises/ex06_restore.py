@@ -85,4 +85,4 @@ Four steps made y: − μ, / √(σ² + ε), · γ, + β. Undo them from the las
 γ and β line up with the features as they are; μ and σ belong to tokens: mean[:, None] is (T, 1).
 """
 
-EXERCISE = exercise("3.6", "undo a layer norm", restore, _cases, MISTAKES, HINTS, claims="C6 C7", **FLOAT32)
+EXERCISE = exercise(__doc__, restore, _cases, MISTAKES, HINTS, claims="C6 C7", **FLOAT32)

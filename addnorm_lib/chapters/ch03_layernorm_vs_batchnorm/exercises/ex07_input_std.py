@@ -1,4 +1,4 @@
-"""3.7: the token that layer norm gives a deviation."""
+"""3.7: make layer norm fail: how small must a token be?."""
 
 import math
 
@@ -64,14 +64,4 @@ Before γ, the output's variance is σ²/(σ² + ε). Set it equal to output_std
 s²·(σ² + ε) = σ², so σ² = s²·ε/(1 − s²). Which s makes that impossible?
 """
 
-EXERCISE = exercise(
-    "3.7",
-    "make layer norm fail: how small must a token be?",
-    input_std,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="C3 C4",
-    rtol=1e-5,
-    atol=0.0,
-)
+EXERCISE = exercise(__doc__, input_std, _cases, MISTAKES, HINTS, claims="C3 C4", rtol=1e-5, atol=0.0)

@@ -93,6 +93,4 @@ Write the formula down name by name: r, x̂, w, c₁, c₂. c₁ and c₂ are me
 Compare with torch.autograd.grad on a call of torch.nn.functional.layer_norm.
 """
 
-EXERCISE = exercise(
-    "3.8", "layer norm's gradients", layer_norm_backward, _cases, MISTAKES, HINTS, claims="C7", **FLOAT32
-)
+EXERCISE = exercise(__doc__, layer_norm_backward, _cases, MISTAKES, HINTS, claims="C7", **FLOAT32)

@@ -1,4 +1,4 @@
-"""3.9: seven suspects, of which one is layer norm."""
+"""3.9: seven suspects: six wrong layer norms and a right one."""
 
 from addnorm_lib.course.exercises.define import table
 
@@ -46,13 +46,4 @@ Give γ and β random values; look at x after the call, too.
 correction= is 1 unless given; dim=1 is the last axis of (N, D) only; x -= … writes into the caller's x.
 """
 
-EXERCISE = table(
-    "3.9",
-    "seven suspects: six wrong layer norms and a right one",
-    "bugs",
-    BUGS,
-    MISTAKES,
-    HINTS,
-    claims="C2 C5 C8",
-    task=TASK,
-)
+EXERCISE = table(__doc__, "bugs", BUGS, MISTAKES, HINTS, claims="C2 C5 C8", task=TASK)

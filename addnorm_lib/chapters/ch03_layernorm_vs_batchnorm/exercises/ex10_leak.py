@@ -1,4 +1,4 @@
-"""3.10: which norm leaks the future."""
+"""3.10: an experiment: which norm leaks the future?."""
 
 from torch.nn import functional as F
 
@@ -85,6 +85,4 @@ x.clone() is a copy; changed[:, position] *= 2 doubles the token in it.
 (norm(changed) - norm(x))[:, :position] holds the changes before it; .abs().max().item() is the largest.
 """
 
-EXERCISE = exercise(
-    "3.10", "an experiment: which norm leaks the future?", leak, _cases, MISTAKES, HINTS, claims="C15 C5", **FLOAT32
-)
+EXERCISE = exercise(__doc__, leak, _cases, MISTAKES, HINTS, claims="C15 C5", **FLOAT32)

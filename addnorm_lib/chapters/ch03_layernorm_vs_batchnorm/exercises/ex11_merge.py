@@ -1,4 +1,4 @@
-"""3.11: the statistics of two halves, merged."""
+"""3.11: merge the statistics of two halves without losing digits."""
 
 from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.exercises.common import FLOAT32, floats, normal
 from addnorm_lib.course.exercises.define import exercise
@@ -78,13 +78,4 @@ The whole's mean is m = (n_a·m_a + n_b·m_b)/n. How far is each part's mean fro
 Each part adds its variance plus (m_a − m)², weighted by its count; together: n_a·n_b/n²·(m_b − m_a)².
 """
 
-EXERCISE = exercise(
-    "3.11",
-    "merge the statistics of two halves without losing digits",
-    merge,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="C2",
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, merge, _cases, MISTAKES, HINTS, claims="C2", **FLOAT32)

@@ -1,4 +1,4 @@
-"""3.12: find the bug, padding in a batch norm."""
+"""3.12: find the bug: padding in a batch norm."""
 
 import torch
 
@@ -74,8 +74,7 @@ x * real sets padding to 0, and then − mean makes it −μ. Do the two in the 
 """
 
 EXERCISE = exercise(
-    "3.12",
-    "find the bug: padding in a batch norm",
+    __doc__,
     masked_batch_norm,
     _cases,
     MISTAKES,

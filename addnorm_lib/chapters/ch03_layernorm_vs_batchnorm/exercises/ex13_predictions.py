@@ -58,6 +58,4 @@ First x − μ: what is left of a constant, of one number, of two?
 Then the factor 1/√(σ² + ε): what is it when σ² is far below ε?
 """
 
-EXERCISE = table(
-    "3.13", "edge cases, predicted", "predictions", PREDICTIONS, MISTAKES, HINTS, claims="C3 C4 C7 C8 C17", task=TASK
-)
+EXERCISE = table(__doc__, "predictions", PREDICTIONS, MISTAKES, HINTS, claims="C3 C4 C7 C8 C17", task=TASK)

@@ -6,7 +6,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.cells import cells, paint
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import BATCH, FEATURES, NORMS, TOKENS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import BATCH, FEATURES, NORMS, TOKENS
 from addnorm_lib.course.figures.numbers import fixed
 from addnorm_lib.course.figures.style import BLACK, SKY, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas

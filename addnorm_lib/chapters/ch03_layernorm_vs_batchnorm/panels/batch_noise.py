@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import FEATURES, running
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import FEATURES, running
 from addnorm_lib.course.figures.numbers import fixed, short
 from addnorm_lib.course.figures.style import BLACK, BLUE, GREY, SERIES, VERMILION, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas

@@ -11,7 +11,7 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from addnorm_lib import reference
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import EPS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import EPS
 from addnorm_lib.course.figures.numbers import short
 from addnorm_lib.course.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.cells import cells, paint
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import BATCH, FEATURES, NORMS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import BATCH, FEATURES, NORMS
 from addnorm_lib.course.figures.numbers import fixed
 from addnorm_lib.course.figures.style import ORANGE, SKY, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas

@@ -7,7 +7,7 @@ from matplotlib.patches import Polygon
 from numpy.typing import NDArray
 
 from addnorm_lib import reference
-from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.norms import EPS
+from addnorm_lib.chapters.ch03_layernorm_vs_batchnorm.panels.eight_norms import EPS
 from addnorm_lib.course.figures.numbers import fixed, short
 from addnorm_lib.course.figures.style import BLACK, BLUE, GREY, SERIES, SKY, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas

@@ -1,4 +1,4 @@
-"""4.1: the Post-LN block."""
+"""4.1: the Post-LN block, as the Transformer was published."""
 
 from addnorm_lib.chapters.ch04_postln_vs_preln.exercises.common import FLOAT32, block_cases
 from addnorm_lib.course.exercises.define import exercise
@@ -45,13 +45,4 @@ Two steps: Add, then Norm. What does each of them read?
 Post-LN means that the norm is the last thing to happen: norm(…) stands outermost.
 """
 
-EXERCISE = exercise(
-    "4.1",
-    "the Post-LN block, as the Transformer was published",
-    post_ln,
-    block_cases,
-    MISTAKES,
-    HINTS,
-    claims="D1",
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, post_ln, block_cases, MISTAKES, HINTS, claims="D1", **FLOAT32)

@@ -39,4 +39,4 @@ Draw the path of x from the input to the output: it must meet nothing but a plus
 Pre-LN means that the norm is the first thing on the branch: F reads norm(x).
 """
 
-EXERCISE = exercise("4.2", "the Pre-LN block", pre_ln, block_cases, MISTAKES, HINTS, claims="D1", **FLOAT32)
+EXERCISE = exercise(__doc__, pre_ln, block_cases, MISTAKES, HINTS, claims="D1", **FLOAT32)

@@ -1,4 +1,4 @@
-"""4.3: the variance of a Pre-LN stream, block by block."""
+"""4.3: an experiment: the variance of a Pre-LN stream."""
 
 import torch
 
@@ -74,13 +74,4 @@ Predict first: a branch that adds variance 1, unrelated to x, makes of Var x …
 Start the list with x's variance; in the loop, overwrite x with the block's output, then append.
 """
 
-EXERCISE = exercise(
-    "4.3",
-    "an experiment: the variance of a Pre-LN stream",
-    stream_variances,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="D2 D4",
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, stream_variances, _cases, MISTAKES, HINTS, claims="D2 D4", **FLOAT32)

@@ -1,4 +1,4 @@
-"""4.4: find the bug, a Pre-LN stack without its final norm."""
+"""4.4: find the bug: a Pre-LN stack whose output grows with its depth."""
 
 import torch
 
@@ -77,13 +77,5 @@ In Pre-LN every norm stands inside a branch. So who normalises what leaves the l
 """
 
 EXERCISE = exercise(
-    "4.4",
-    "find the bug: a Pre-LN stack whose output grows with its depth",
-    pre_ln_stack,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="D1",
-    starter="return norm(x) → return x",
-    **FLOAT32,
+    __doc__, pre_ln_stack, _cases, MISTAKES, HINTS, claims="D1", starter="return norm(x) → return x", **FLOAT32
 )

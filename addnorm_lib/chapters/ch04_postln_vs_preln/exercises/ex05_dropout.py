@@ -1,4 +1,4 @@
-"""4.5: find the bug, dropout in the wrong place."""
+"""4.5: find the bug: dropout in the wrong place."""
 
 import torch
 
@@ -76,8 +76,7 @@ x must reach the output whole, so dropout acts on F's output before the sum.
 """
 
 EXERCISE = exercise(
-    "4.5",
-    "find the bug: dropout in the wrong place",
+    __doc__,
     pre_ln_with_dropout,
     _cases,
     MISTAKES,

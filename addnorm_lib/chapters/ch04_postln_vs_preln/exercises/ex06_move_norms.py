@@ -127,14 +127,4 @@ Which attribute of the layer says where its norms stand? Look at vars(layer).
 copy.deepcopy(layer) keeps everything; then set the copy's norm_first.
 """
 
-EXERCISE = exercise(
-    "4.6",
-    "move a block's norms and keep its weights",
-    as_pre_ln,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="D1",
-    observe=_observe,
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, as_pre_ln, _cases, MISTAKES, HINTS, claims="D1", observe=_observe, **FLOAT32)

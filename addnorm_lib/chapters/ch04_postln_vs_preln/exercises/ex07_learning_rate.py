@@ -78,4 +78,4 @@ Write the two parts one by one: a line through 0, and c/√step. Where must they
 min(step^(−1/2), step · warmup_steps^(−3/2)), times d_model^(−1/2).
 """
 
-EXERCISE = exercise("4.7", "warm-up, then 1/√step", learning_rate, _cases, MISTAKES, HINTS, claims="D3", atol=0.0)
+EXERCISE = exercise(__doc__, learning_rate, _cases, MISTAKES, HINTS, claims="D3", atol=0.0)

@@ -1,4 +1,4 @@
-"""4.8: four blocks, four placements."""
+"""4.8: an experiment: four blocks, four placements."""
 
 from addnorm_lib.course.exercises.define import table
 
@@ -31,14 +31,4 @@ F = 0: torch.zeros_like as the sublayer. One block alone changes x then.
 For the other three: does F read x or LN(x) (let it print), and does 1000·F change the output?
 """
 
-EXERCISE = table(
-    "4.8",
-    "an experiment: four blocks, four placements",
-    "placements",
-    PLACED,
-    MISTAKES,
-    HINTS,
-    claims="D1 D2",
-    task=TASK,
-    keys_given=False,
-)
+EXERCISE = table(__doc__, "placements", PLACED, MISTAKES, HINTS, claims="D1 D2", task=TASK, keys_given=False)

@@ -38,14 +38,4 @@ inspect.signature and the modules' attributes settle A, B and C.
 Autograd settles D, exercise 4.3 settles F, and this chapter's warm-up experiment settles E.
 """
 
-EXERCISE = table(
-    "4.9",
-    "six statements, decided by running them",
-    "statements",
-    TRUE,
-    MISTAKES,
-    HINTS,
-    claims="D1 D2 D3 D4",
-    task=TASK,
-    keys_given=False,
-)
+EXERCISE = table(__doc__, "statements", TRUE, MISTAKES, HINTS, claims="D1 D2 D3 D4", task=TASK, keys_given=False)

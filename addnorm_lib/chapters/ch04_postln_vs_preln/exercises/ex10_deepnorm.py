@@ -1,4 +1,4 @@
-"""4.10: the DeepNorm block."""
+"""4.10: DeepNorm: what makes Post-LN deep."""
 
 import torch
 
@@ -74,13 +74,4 @@ Post-LN is LN(x + F(x)); which of the two summands should weigh more in a deep n
 alpha = (2 * n_layers) ** 0.25 on x, beta = (8 * n_layers) ** -0.25 on the weight, and LN around the sum.
 """
 
-EXERCISE = exercise(
-    "4.10",
-    "DeepNorm: what makes Post-LN deep",
-    deepnorm_block,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="D4",
-    **FLOAT32,
-)
+EXERCISE = exercise(__doc__, deepnorm_block, _cases, MISTAKES, HINTS, claims="D4", **FLOAT32)

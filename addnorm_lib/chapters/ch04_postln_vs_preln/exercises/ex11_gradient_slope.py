@@ -1,4 +1,4 @@
-"""4.11: how the last layer's gradient depends on the depth."""
+"""4.11: an experiment: how the last layer's gradient depends on the depth."""
 
 import numpy as np
 import torch
@@ -111,14 +111,4 @@ First the list of norms: (g,) = torch.autograd.grad(loss, weight), then g.norm()
 A line through ln(norm) against ln(depth): np.polyfit(np.log(depths), np.log(norms), 1)[0].
 """
 
-EXERCISE = exercise(
-    "4.11",
-    "an experiment: how the last layer's gradient depends on the depth",
-    gradient_slope,
-    _cases,
-    MISTAKES,
-    HINTS,
-    claims="D2",
-    rtol=1e-4,
-    atol=1e-4,
-)
+EXERCISE = exercise(__doc__, gradient_slope, _cases, MISTAKES, HINTS, claims="D2", rtol=1e-4, atol=1e-4)

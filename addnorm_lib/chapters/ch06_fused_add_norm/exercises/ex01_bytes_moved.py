@@ -77,4 +77,4 @@ Write down each kernel: what does it read, what does it write?
 Eager: add reads 2 and writes 1, the norm reads 1 and writes 1. Fused: reads 2, writes 1, or 2 with s.
 """
 
-EXERCISE = exercise("6.1", "count the bytes", bytes_moved, _cases, MISTAKES, HINTS, claims="F1 F2")
+EXERCISE = exercise(__doc__, bytes_moved, _cases, MISTAKES, HINTS, claims="F1 F2")

@@ -1,4 +1,4 @@
-"""6.2: the forward kernel."""
+"""6.2: write the forward kernel."""
 
 import torch
 
@@ -105,6 +105,4 @@ mean = tl.sum(s, 1) / D. Then mask again: centred = tl.where(mask, s - mean[:, N
 rstd = tl.rsqrt(tl.sum(centred * centred, 1) / D + eps), one a row: rstd[:, None].
 """
 
-EXERCISE = exercise(
-    "6.2", "write the forward kernel", forward_tile, _cases, MISTAKES, HINTS, claims="F9 F1", rtol=1e-4, atol=1e-5
-)
+EXERCISE = exercise(__doc__, forward_tile, _cases, MISTAKES, HINTS, claims="F9 F1", rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""6.3: mask the tail."""
+"""6.3: find the bug: mask the tail."""
 
 import torch
 
@@ -80,8 +80,7 @@ Mask again: tl.where(cols < D, s - mean, 0), with cols = tl.arange(0, s.shape[1]
 """
 
 EXERCISE = exercise(
-    "6.3",
-    "find the bug: mask the tail",
+    __doc__,
     row_statistics,
     _cases,
     MISTAKES,

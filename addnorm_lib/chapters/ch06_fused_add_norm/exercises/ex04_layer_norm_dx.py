@@ -91,4 +91,4 @@ First wdy = weight * dy. Then two means along a row, keepdim=True.
 dx = (wdy − (x̂ · c1 + c2)) · rstd, with rstd[:, None].
 """
 
-EXERCISE = exercise("6.4", "the two row sums of backward", layer_norm_dx, _cases, MISTAKES, HINTS, claims="F5")
+EXERCISE = exercise(__doc__, layer_norm_dx, _cases, MISTAKES, HINTS, claims="F5")

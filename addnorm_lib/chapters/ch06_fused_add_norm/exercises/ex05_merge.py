@@ -82,4 +82,4 @@ The common mean lies between the two, nearer to the larger part.
 m2 = m2_a + m2_b + delta² · n_a · n_b / n.
 """
 
-EXERCISE = exercise("6.5", "merge two parts' mean and variance", merge, _cases, MISTAKES, HINTS, claims="F10")
+EXERCISE = exercise(__doc__, merge, _cases, MISTAKES, HINTS, claims="F10")

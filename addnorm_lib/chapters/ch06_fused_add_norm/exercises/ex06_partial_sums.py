@@ -1,4 +1,4 @@
-"""6.6: dγ without atomics."""
+"""6.6: dγ without atomics: partial sums."""
 
 import torch
 
@@ -64,6 +64,4 @@ dy[p::programs] holds the rows p, p + G, p + 2 G, …
 Sum dy * x̂ over those rows (dim 0) for each p, and stack the results.
 """
 
-EXERCISE = exercise(
-    "6.6", "dγ without atomics: partial sums", partial_sums, _cases, MISTAKES, HINTS, claims="F6", rtol=1e-4, atol=1e-5
-)
+EXERCISE = exercise(__doc__, partial_sums, _cases, MISTAKES, HINTS, claims="F6", rtol=1e-4, atol=1e-5)

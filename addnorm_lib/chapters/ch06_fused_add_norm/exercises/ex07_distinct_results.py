@@ -1,4 +1,4 @@
-"""6.7: the order of additions."""
+"""6.7: an experiment: does the order of additions matter?."""
 
 import torch
 
@@ -85,6 +85,4 @@ Add the rows in a loop; torch.sum chooses an order of its own.
 tuple(total.tolist()) can be put into a set; the set's length is the answer.
 """
 
-EXERCISE = exercise(
-    "6.7", "an experiment: does the order of additions matter?", distinct_results, _cases, MISTAKES, HINTS, claims="F6"
-)
+EXERCISE = exercise(__doc__, distinct_results, _cases, MISTAKES, HINTS, claims="F6")

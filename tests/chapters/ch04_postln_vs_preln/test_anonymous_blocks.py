@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from addnorm_lib.chapters.ch04_postln_vs_preln.blocks import anonymous_blocks
+from addnorm_lib.chapters.ch04_postln_vs_preln.anonymous_blocks import anonymous_blocks
 from addnorm_lib.course.exercises.registry import chapter
 from addnorm_lib.layers import AddNorm
 
