@@ -50,11 +50,13 @@ class ClaimError(AssertionError):
 class Assertion:
     """What one `claim` asserts of a measurement, and whether it holds.
 
-    measured: every number that was measured, flat, float64; empty where a boolean was asserted. low, high: the bounds
-    of each number, the same shape; a strict bound where `strict`, otherwise the bound itself still holds.
+    text, told: the bound and the measurement in words. measured: every number that was measured, flat, float64; empty
+    where a boolean was asserted. low, high: the bounds of each number, the same shape; a strict bound where `strict`,
+    otherwise the bound itself still holds.
     """
 
     text: str
+    told: str
     measured: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -69,31 +71,43 @@ class Assertion:
         return (self.measured >= self.low) & (self.measured <= self.high)
 
 
-def _number(value: float) -> str:
-    """Write a bound: whole numbers in full, others with three significant digits."""
+def _digits(value: float, room: float, least: int) -> str:
+    """Write a number with at least so many significant digits, and with more where its `room` is smaller than that."""
     if not np.isfinite(value):
-        return str(float(value))
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else _tidy(f"{value:.3g}")
+        return _typeset(str(float(value)))
+    if float(value).is_integer() and abs(value) < 1e6:
+        return _typeset(str(int(value)))
+    resolved = math.floor(math.log10(abs(value))) + 1 + math.ceil(-math.log10(room)) if room > 0 else 0
+    significant = min(max(least, resolved), 7)
+    rounded = float(f"{value:.{significant}g}")
+    if not 1e-3 <= abs(rounded) < 1e6:
+        return _typeset(f"{rounded:.{significant - 1}e}")
+    return _typeset(f"{rounded:.{max(0, significant - 1 - math.floor(math.log10(abs(rounded))))}f}")
 
 
-def _measurement(value: float) -> str:
-    """Write a measured number: two significant digits, whole numbers in full."""
-    if not np.isfinite(value) or (float(value).is_integer() and abs(value) < 1e6):
-        return _number(value)
-    rounded = float(f"{value:.2g}")
-    if 1e-3 <= abs(rounded) < 1e6:
-        return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:#.2g}".rstrip(".")
-    return _tidy(f"{value:.2g}")
-
-
-def _tidy(number: str) -> str:
+def _typeset(number: str) -> str:
     mantissa, e, power = number.partition("e")
-    return f"{mantissa}e{int(power)}" if e else number
+    mantissa = mantissa.rstrip("0").rstrip(".") if e else mantissa
+    return (f"{mantissa}e{int(power)}" if e else mantissa).replace("-", "−")
 
 
-def _range(values: np.ndarray) -> str:
-    ends = [_measurement(values.min()), _measurement(values.max())]
-    return ends[0] if ends[0] == ends[1] else " … ".join(ends)
+def _bound(value: float, room: float = 0.0) -> str:
+    """Write what was asserted: three significant digits, without zeros at the end, or as many as the room asks for."""
+    digits = _digits(value, room, 3)
+    return digits.rstrip("0").rstrip(".") if "." in digits and "e" not in digits else digits
+
+
+_LISTED = 8  # so many numbers, each with an expectation of its own, are all shown
+
+
+def _told(values: np.ndarray, room: np.ndarray, each: bool = False) -> str:
+    """Write what was measured: each number, or the range of all."""
+    shown = [_digits(value, left, 2) for value, left in zip(values, room, strict=True)]
+    if each and len(values) <= _LISTED:
+        return ", ".join(shown)
+    ends = [shown[values.argmin()], shown[values.argmax()]]
+    same = float(ends[0].replace("−", "-")) == float(ends[1].replace("−", "-"))
+    return min(ends, key=len) if same else " … ".join(ends)
 
 
 def _array(measured: Any) -> np.ndarray:
@@ -107,27 +121,28 @@ def _within(got: np.ndarray, expected: Any, rtol: float, atol: float) -> Asserti
     if want.shape not in ((), got.shape):
         raise ValueError(f"expected: shape {got.shape} of the measurement wanted, got {want.shape}")
     values = np.broadcast_to(want, got.shape).ravel()
-    same = np.all(values == values[0])
-    shown = _number(values[0]) if same else ", ".join(map(_number, values[:6]))
-    shown += "" if same or len(values) <= 6 else ", …"
-    tolerance = " + ".join([f"{100 * rtol:.3g} %"] * (rtol > 0) + [_number(atol)] * (atol > 0))
+    room = atol + rtol * np.abs(values)
+    same = bool(np.all(values == values[0]))
+    listed = values[:1] if same else values[:_LISTED]
+    shown = ", ".join(map(_bound, listed, room)) + ", …" * (not same and len(values) > _LISTED)
+    tolerance = " + ".join([_typeset(f"{100 * rtol:.3g}") + " %"] * (rtol > 0) + [_bound(atol)] * (atol > 0))
     if tolerance:
         text = _("expected {expected} ± {tolerance}").format(expected=shown, tolerance=tolerance)
     else:
         text = _("expected exactly {expected}").format(expected=shown)
-    room = atol + rtol * np.abs(values)
-    return Assertion(text, got.ravel(), values - room, values + room, strict=False)
+    return Assertion(text, _told(got.ravel(), room, not same), got.ravel(), values - room, values + room, strict=False)
 
 
 def _between(got: np.ndarray, above: float | None, below: float | None) -> Assertion:
     if above is None:
-        text = _("below {bound}").format(bound=_number(below))
+        text = _("below {bound}").format(bound=_bound(below))
     elif below is None:
-        text = _("above {bound}").format(bound=_number(above))
+        text = _("above {bound}").format(bound=_bound(above))
     else:
-        text = _("between {low} and {high}").format(low=_number(above), high=_number(below))
+        text = _("between {low} and {high}").format(low=_bound(above), high=_bound(below))
     low, high = -math.inf if above is None else above, math.inf if below is None else below
-    return Assertion(text, got.ravel(), np.full(got.size, low), np.full(got.size, high), strict=True)
+    told = _told(got.ravel(), np.zeros(got.size))
+    return Assertion(text, told, got.ravel(), np.full(got.size, low), np.full(got.size, high), strict=True)
 
 
 def assertion(
@@ -141,7 +156,7 @@ def assertion(
         if not isinstance(measured, (bool, np.bool_)):
             raise ValueError(f"measured: a boolean wanted where nothing is expected, got {type(measured).__name__}")
         nothing = np.empty(0)
-        return Assertion("", nothing, nothing, nothing, strict=True, truth=bool(measured))
+        return Assertion("", "", nothing, nothing, nothing, strict=True, truth=bool(measured))
     got = _array(measured)
     if got.size == 0:
         raise ValueError("measured: at least one number wanted, got none")
@@ -179,9 +194,9 @@ def claim(
         print(f"✓ {claim_id}  {statement}")
         return
     if not asserted.holds.all():
-        wrong = ", ".join(map(_measurement, asserted.measured[~asserted.holds][:4]))
+        wrong = ", ".join(_digits(value, 0.0, 3) for value in asserted.measured[~asserted.holds][:4])
         raise ClaimError(f"✗ {claim_id}  {statement}: {wrong}, {asserted.text}")
-    print(f"✓ {claim_id}  {statement}: {_range(asserted.measured)}, {asserted.text}")
+    print(f"✓ {claim_id}  {statement}: {asserted.told}, {asserted.text}")
 
 
 def claims(*wanted: str | int) -> None:

@@ -27,21 +27,24 @@ def test_every_chapters_claims_have_a_statement_and_every_statement_a_chapter():
         (True, None, {}, ""),
         (np.bool_(True), None, {}, ""),
         (2.0, 2.0, {}, ": 2, expected exactly 2"),
-        (2.01, 2.0, {"rtol": 0.01}, ": 2.0, expected 2 ± 1 %"),
+        (2.01, 2.0, {"rtol": 0.01}, ": 2.01, expected 2 ± 1 %"),
         (0.2213, 0.22, {"atol": 0.03}, ": 0.22, expected 0.22 ± 0.03"),
-        (2.03, 2.0, {"rtol": 0.01, "atol": 0.02}, ": 2.0, expected 2 ± 1 % + 0.02"),
-        ([1.0, 2.0], [1.0, 2.0], {}, ": 1 … 2, expected exactly 1, 2"),
+        (2.03, 2.0, {"rtol": 0.01, "atol": 0.02}, ": 2.03, expected 2 ± 1 % + 0.02"),
+        (1.066667, 0.9 + 0.5 / 3, {"rtol": 1e-5}, ": 1.06667, expected 1.06667 ± 0.001 %"),
+        (1.0, 1.0, {"rtol": 1e-9}, ": 1, expected 1 ± 1e−7 %"),
+        ([2.0, 1.0], [2.0, 1.0], {}, ": 2, 1, expected exactly 2, 1"),
         (torch.ones(2, 3), 1.0, {}, ": 1, expected exactly 1"),
         (torch.tensor(3.0, requires_grad=True), 3, {}, ": 3, expected exactly 3"),
         (torch.ones(1, dtype=torch.bfloat16), 1, {}, ": 1, expected exactly 1"),
-        (np.arange(8.0), np.arange(8), {}, ": 0 … 7, expected exactly 0, 1, 2, 3, 4, 5, …"),
+        (np.arange(9.0), np.arange(9), {}, ": 0 … 8, expected exactly 0, 1, 2, 3, 4, 5, 6, 7, …"),
         (4096, 4096, {}, ": 4096, expected exactly 4096"),
-        ([-2.2e-16, 4.4e-16], 0, {"atol": 1e-12}, ": -2.2e-16 … 4.4e-16, expected 0 ± 1e-12"),
+        ([-2.2e-16, 4.4e-16], 0, {"atol": 1e-12}, ": −2.2e−16 … 4.4e−16, expected 0 ± 1e−12"),
         (0.5, None, {"above": 0.4}, ": 0.50, above 0.4"),
         ([0.553, 0.617], None, {"below": 0.8}, ": 0.55 … 0.62, below 0.8"),
         (127.3, None, {"above": 50}, ": 130, above 50"),
         (0.0041, None, {"below": 0.05}, ": 0.0041, below 0.05"),
         (2.2e7, None, {"above": 1e6}, ": 2.2e7, above 1e6"),
+        (-0.451, None, {"below": -0.2}, ": −0.45, below −0.2"),
         (0.5, None, {"above": 0.4, "below": 0.6}, ": 0.50, between 0.4 and 0.6"),
         (0.5, None, {"above": 0}, ": 0.50, above 0"),
     ],
@@ -77,7 +80,7 @@ def test_what_does_not_hold_raises_and_prints_nothing(measured, expected, option
 
 
 def test_the_error_names_the_measured_values_that_are_wrong():
-    with pytest.raises(ClaimError, match=r": 3\.1, nan, expected 2 ± 1 %$"):
+    with pytest.raises(ClaimError, match=r": 3\.14, nan, expected 2 ± 1 %$"):
         claim(SOME, [2.0, 3.14159, float("nan")], 2.0, rtol=0.01)
 
 

@@ -67,7 +67,8 @@ def test_the_command_line_runs_several_and_says_which_failed(notebook_of, tmp_pa
 
 LINES = """\
 ✓ C6  share restored: 0.21 … 0.23, expected 0.22 ± 0.03
-✓ C9  one token (of 3: 4) takes all: 4.4e-16, below 0.05
+✓ C9  one token (of 3: 4) takes all: 4.4e−16, below 0.05
+✓ C2  by hand: −1.34, 0, 1.34, expected −1.34, 0, 1.34 ± 1e−4
 """
 
 
@@ -83,9 +84,9 @@ def compared(text):
     [
         ("0.21 … 0.23", "0.2 … 0.24", True),
         ("0.21 … 0.23", "0.22", True),
-        ("4.4e-16", "0.0041", True),
-        ("4.4e-16", "-2", True),
-        ("4.4e-16", "inf", True),
+        ("4.4e−16", "0.0041", True),
+        ("4.4e−16", "−2", True),
+        ("4.4e−16", "inf", True),
         ("0.22 ± 0.03", "0.23 ± 0.03", False),
         ("0.22 ± 0.03", "0.22 ± 0.04", False),
         ("expected 0.22", "expected exactly 0.22", False),
@@ -95,8 +96,10 @@ def compared(text):
         ("✓ C9", "✓ C8", False),
         ("(of 3: 4)", "(of 3: 5)", False),
         ("share restored", "share kept", False),
-        ("4.4e-16", "much", False),
+        ("4.4e−16", "much", False),
         ("✓ C6", "○ C6", False),
+        (": −1.34, 0, 1.34, exp", ": −1.34, 0.001, 1.34, exp", True),
+        ("expected −1.34, 0", "expected −1.34, 1", False),
     ],
 )
 def test_of_a_claims_line_the_measured_number_alone_may_differ(old, new, same):

@@ -69,7 +69,7 @@ def identity_losses(result: IdentityLosses) -> Picture:
     ax.set_xlim(result.depths[0] * 0.9, result.depths[-1] * 3.2)
     ax.set_ylabel(_("mean squared error on H(x) = x"))
     deepest = {kind: losses[-1].median().item() for kind, losses in result.losses.items()}
-    order = ", ".join(names[kind] for kind in sorted(deepest, key=deepest.__getitem__))
+    order = "; ".join(names[kind] for kind in sorted(deepest, key=deepest.__getitem__))
     text = _("Loss on the identity task after training, from lowest to highest at depth {depth}: {order}.").format(
         depth=result.depths[-1], order=order
     )
@@ -149,7 +149,7 @@ def path_lengths(shares: Mapping[float, Tensor]) -> Picture:
         peak = int(share.argmax())
         label(ax, lengths[peak], share[peak].item() * 1.04, _("energy, s = {s:g}").format(s=s), style["color"])
         mean = float((share * torch.arange(n_blocks + 1)).sum())
-        means.append(_("s = {s:g}: {mean}").format(s=s, mean=between(mean, 0.5, 1.5, 2.5, 4.5, 8)))
+        means.append(_("{mean} (s = {s:g})").format(s=s, mean=between(mean, 0.5, 1.5, 2.5, 4.5, 8)))
     ax.set_xlabel(_("path length k (branches taken)"))
     ax.set_ylabel(_("share"))
     text = _("Of {blocks} blocks the average path takes {half:g} branches; weighted by energy it takes {means}.")

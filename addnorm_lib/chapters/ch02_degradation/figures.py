@@ -62,8 +62,8 @@ def depth_sweep(results: Results) -> Picture:
     right.legend(fontsize=9)
     text = _(
         "Final training loss, and training and test error, against depth. At depth {deepest} the plain nets' loss is "
-        "their lowest times a factor {rise}, and the residual nets' is lower by a factor {factor}. Bars: lowest and "
-        "highest of {seeds} seeds."
+        "{rise} times their own lowest, and {factor} times the residual nets'. Bars: lowest and highest of {seeds} "
+        "seeds."
     ).format(
         deepest=depths[-1],
         rise=between(loss["plain"][-1] / loss["plain"].min(), 1, 100),
@@ -205,10 +205,9 @@ def depth_rate_grid(results: Results) -> Picture:
         )
     axes[0].set_ylabel(_("depth L (blocks)"))
     text = _(
-        "Median training loss without a norm over depth and learning rate; NaN where most seeds diverged. At depth "
-        "{depth} so many rates train: "
-        "{survivors}."
-    ).format(depth=depths[-1], survivors=", ".join(survivors))
+        "Median training loss without a norm over depth and learning rate; NaN where most seeds diverged. Rates that "
+        "train at depth {depth}: {survivors}."
+    ).format(depth=depths[-1], survivors="; ".join(survivors))
     return Picture(figure, text)
 
 

@@ -108,18 +108,15 @@ def gradient_by_layer(gradients: Gradients) -> Picture:
         label(ax, layers[-1], middle[-1], placement_name(placement), style["color"])
         third = max(1, len(layers) // 3)
         ratio = np.median(values[:, :third]) / np.median(values[:, -third:])
-        words.append(
-            _("{name}: the first third of the layers gets the last third's times a factor {ratio}").format(
-                name=placement_name(placement), ratio=between(ratio, 0.5, 1.5)
-            )
-        )
+        words.append(_("{name} {ratio}").format(name=placement_name(placement), ratio=between(ratio, 0.5, 1.5)))
     ax.set_ylim(bottom=0)
     ax.set_xlim(right=1.2 * layers[-1])
     ax.set_xticks([1, *range(max(1, len(layers) // 8), len(layers) + 1, max(1, len(layers) // 8))])
     ax.set_xlabel(_("layer l"))
     ax.set_ylabel(_("gradient norm of W₂"))
     text = _(
-        "Gradient of each layer of {depth}-layer stacks at initialisation (band: middle half of the nets). {words}."
+        "Gradient of each layer of {depth}-layer stacks at initialisation (band: middle half of the nets). The first "
+        "third of the layers against the last third: {words}."
     )
     return Picture(figure, text.format(depth=len(layers), words="; ".join(words)))
 
@@ -176,7 +173,7 @@ def streams(statistics: Mapping[str, StreamStatistics]) -> Picture:
         words.append(
             _("{name}: variance {variance}, last cosine {cosine}").format(
                 name=shown,
-                variance=between(middle[-1], 0.9, 1.1, 3),
+                variance=between(middle[-1], 0.9, 1.1, 3, 7, 45),
                 cosine=between(cosines[-1], 0.5, 0.9),
             )
         )
