@@ -55,7 +55,8 @@ class Setting:
         """
         changes = dict(HELD_DOWN[self.instructions]) if self.instructions else {}
         changes |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.threads))
-        changes["ADDNORM_RECORDS"] = str(records)
+        # Where more threads wait than there are cores, a spinning one takes the time of one that works.
+        changes |= {"OMP_WAIT_POLICY": "passive", "ADDNORM_RECORDS": str(records)}
         if self.text != OWN:
             path = [str(shadow(self.text, texts)), os.environ.get("PYTHONPATH", "")]
             changes["PYTHONPATH"] = os.pathsep.join(filter(None, path))
