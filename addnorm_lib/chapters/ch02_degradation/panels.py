@@ -9,6 +9,7 @@ import numpy as np
 
 from addnorm_lib.chapters.ch02_degradation.figures import KINDS, kind_name
 from addnorm_lib.chapters.ch02_degradation.measures import Lesion, gradient_growth
+from addnorm_lib.course.figures.numbers import between
 from addnorm_lib.course.figures.style import BLACK, GREY, RESIDUAL, house_style, new_figure
 from addnorm_lib.course.panels.canvas import LiveCanvas
 from addnorm_lib.course.panels.panel import Panel, choice, slider
@@ -128,8 +129,8 @@ def lesion_panel(lesions: Mapping[str, Lesion]) -> Panel:
         k = min(k, len(accuracy) - 1)
         mark.set_data([k], [accuracy[k]])
         what = _("without block {k}").format(k=k) if k else _("whole")
-        return _("{kind} net of {depth} blocks, {what}: about {share} of 10 test digits right.").format(
-            kind=kind_name(kind), depth=len(accuracy) - 1, what=what, share=round(accuracy[k] / 10)
+        return _("{kind} net of {depth} blocks, {what}: {share} % of the test digits right.").format(
+            kind=kind_name(kind), depth=len(accuracy) - 1, what=what, share=between(accuracy[k], 30, 60, 90)
         )
 
     return Panel(
