@@ -51,7 +51,7 @@ class Setting:
     def environment(self, records: Path, texts: Path) -> dict[str, str]:
         """Return the environment variables of this setting; the two folders keep training records and other texts.
 
-        A record is found again within the same instructions, versions and text alone; its key sees to that.
+        A record is found again within the same instructions, torch and text alone; its key sees to that.
         """
         changes = dict(HELD_DOWN[self.instructions]) if self.instructions else {}
         changes |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(self.threads))
